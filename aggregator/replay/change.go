@@ -1,0 +1,211 @@
+package replay
+
+import (
+	"reflect"
+
+	"github.com/shardquota/shardquota/events"
+	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
+)
+
+// change returns the bucket as a recorded change leaves it.
+func change(before *table.Bucket, c *events.Change) (*table.Bucket, error) {
+	item := before.Item.Clone()
+	var recorded table.Item
+	if c.Old != nil {
+		recorded = c.Old.Item
+	}
+	patch(item, recorded, c.New.Item)
+	after, err := table.DecodeBucket(item)
+	if err != nil {
+		return nil, err
+	}
+	raise(after, before, c)
+	passed := pass(after, before, c)
+	for i := range after.Limits {
+		settle(&after.Limits[i], c, passed)
+	}
+	if passed || c.Old != nil && c.Old.Refilled == c.New.Refilled && !same(c.Old.Valid, c.New.Valid) {
+		after.Valid = c.New.Valid
+	}
+	after.Fill()
+	return after, nil
+}
+
+// patch sets on an item what a change set and removes what it removed, but for
+// the attributes that are accounted for. Limits that come or go do so whole.
+func patch(item, from, to table.Item) {
+	for name, value := range to {
+		if !reflect.DeepEqual(from[name], value) && (!accounted(name) || arrives(name, item)) {
+			item[name] = value
+		}
+	}
+	for name := range from {
+		if to[name] == nil && (!accounted(name) || leaves(name, to)) {
+			delete(item, name)
+		}
+	}
+}
+
+// arrives reports whether an attribute belongs to a limit that the item does
+// not have yet.
+func arrives(name string, item table.Item) bool {
+	limit, _, ok := table.SplitAttr(name)
+	return ok && item[table.Attr(limit, table.FieldBalance)] == nil
+}
+
+// leaves reports whether an attribute belongs to a limit that the new image
+// does not have any more.
+func leaves(name string, to table.Item) bool {
+	limit, _, ok := table.SplitAttr(name)
+	return ok && to[table.Attr(limit, table.FieldBalance)] == nil
+}
+
+// accounted lists the attributes that are not copied but follow from the
+// rules.
+func accounted(name string) bool {
+	switch name {
+	case table.AttrRefilled, table.AttrValid, table.AttrShardCount:
+		return true
+	}
+	_, field, ok := table.SplitAttr(name)
+	if !ok {
+		return false
+	}
+	switch field {
+	case table.FieldBalance, table.FieldConsumed, table.FieldGrant, table.FieldTopUp,
+		table.FieldStart, table.FieldApplied, table.FieldMark:
+		return true
+	}
+	return false
+}
+
+// raise lets the shard count rise, never fall. A legacy quota's grant is
+// frozen at the size it has before.
+func raise(after, before *table.Bucket, c *events.Change) {
+	if c.New.Count <= after.Count {
+		return
+	}
+	for _, freeze := range quota.Freezes(&before.Bucket, c.Time) {
+		if limit := after.Limit(freeze.Limit); limit != nil {
+			limit.Grant = new(freeze.Grant)
+		}
+	}
+	after.Count = c.New.Count
+}
+
+// pass makes a recorded pass again, on the table's own balances, and reports
+// whether there was one that is later than the table's. A pass that is not is
+// one whose writer would have lost the lock.
+func pass(after, before *table.Bucket, c *events.Change) bool {
+	if c.New.Refilled <= after.Refilled || c.Old != nil && c.Old.Refilled == c.New.Refilled {
+		return false
+	}
+	for i := range after.Limits {
+		reopen(&after.Limits[i], after.Count, c)
+	}
+	plan, err := quota.Materialise(&after.Bucket, nil, c.New.Refilled)
+	if err != nil {
+		plan = &quota.Pass{Refilled: c.New.Refilled}
+	}
+	plan.Apply(&after.Bucket)
+	copyDrips(after, before, c)
+	return true
+}
+
+// copyDrips takes over the balance of a dripping limit that a recorded pass
+// left, before its consumption. What a pass of the aggregator credited since
+// the pass before is part of what this one credits, so that the two tables
+// agree again, also on what the writer made of its clock or an operator did.
+func copyDrips(after, before *table.Bucket, c *events.Change) {
+	if c.Old == nil || before.Refilled < c.Old.Refilled || before.Count != c.Old.Count {
+		return
+	}
+	for i := range after.Limits {
+		limit := &after.Limits[i]
+		was, is := c.Old.Limit(limit.Name), c.New.Limit(limit.Name)
+		if !limit.IsQuota() && was != nil && is != nil {
+			limit.Balance = is.Balance + is.Consumed - was.Consumed
+		}
+	}
+}
+
+// reopen starts a quota's period where the recorded pass did so by something
+// other than a rule: a use that opened a session window, or an operator.
+func reopen(limit *quota.Limit, count int, c *events.Change) {
+	is := c.New.Limit(limit.Name)
+	if is == nil || !limit.IsQuota() {
+		return
+	}
+	opened := limit.Kind() == quota.Session && same(is.Window.Start, is.Window.Applied) &&
+		!same(is.Window.Start, limit.Window.Start) && is.Window.Start != nil
+	if opened {
+		later := limit.Window.Start == nil || *is.Window.Start > *limit.Window.Start
+		limit.Window.Start, limit.Window.Applied, limit.Window.Mark = is.Window.Start, is.Window.Applied, is.Window.Mark
+		if !later {
+			return // an operator ended the window: the next use opens another
+		}
+	}
+	if !opened && !operatorReset(limit.Name, c) {
+		return
+	}
+	params, err := limit.Effective(c.New.Refilled)
+	if err != nil {
+		return
+	}
+	limit.Balance = quota.Share(params.Capacity, count)
+	limit.Grant, limit.TopUp = new(count), 0
+}
+
+// operatorReset reports whether a change counts one more operator reset of a
+// calendar quota.
+func operatorReset(limit string, c *events.Change) bool {
+	name := table.Attr(limit, table.FieldResetCount)
+	return c.Old != nil && c.New.Item[name] != nil && !reflect.DeepEqual(c.Old.Item[name], c.New.Item[name])
+}
+
+// settle takes what the change consumed off a balance, adds what an operator
+// topped up, and takes over a window start that was propagated. A quota's
+// balance that fell by anything else without a pass was a move, which is not
+// copied.
+func settle(limit *quota.Limit, c *events.Change, passed bool) {
+	is := c.New.Limit(limit.Name)
+	if is == nil {
+		return
+	}
+	was := quota.Limit{Name: limit.Name}
+	if c.Old != nil {
+		old := c.Old.Limit(limit.Name)
+		if old == nil {
+			return // it arrived with this change, as recorded
+		}
+		was = *old
+	}
+	consumed := is.Consumed - was.Consumed
+	added := max(0, is.TopUp-was.TopUp)
+	other := is.Balance - was.Balance + consumed - added
+	if passed || c.Old == nil || limit.IsQuota() && other < 0 {
+		other = 0
+	}
+	limit.Balance += other + added - consumed
+	limit.Consumed += consumed
+	limit.TopUp += added
+	if limit.Grant == nil && limit.IsQuota() {
+		limit.Grant = is.Grant
+	}
+	propagate(&limit.Window, was.Window, is.Window, limit.Consumed-consumed)
+}
+
+// propagate takes over a window start that another shard's opener wrote, with
+// the total consumed so far as the mark that the roll will charge from.
+func propagate(window *quota.Window, was, is quota.Window, consumed int64) {
+	if is.Start == nil || same(was.Start, is.Start) || window.Start != nil && *window.Start >= *is.Start {
+		return
+	}
+	window.Start = is.Start
+	if is.Mark != nil {
+		window.Mark = &consumed
+	}
+}
+
+func same(a, b *int64) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }

@@ -1,0 +1,168 @@
+package replay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
+
+	"github.com/shardquota/shardquota/aggregator"
+	"github.com/shardquota/shardquota/events"
+	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
+	"github.com/shardquota/shardquota/table/memory"
+)
+
+// driver lets a recording drive a table in memory: it stands for the clients
+// that wrote while the recording was made.
+//
+// What they consumed and what operators changed is copied. What followed from
+// the rules (restores, trims, moves, the funding of a shard that appears) is
+// done again on the table as it stands, which the aggregator under test has
+// changed too. So the ledger closes whoever ran when the recording was made.
+type driver struct {
+	store   *memory.Store
+	applied map[itemID]string // the mark of the last record applied, by item
+}
+
+type itemID struct{ PK, SK string }
+
+// newDriver drives a table that may hold items already. How far the records of
+// a bucket were applied to it is told by the delivery marks of its usage.
+func newDriver(store *memory.Store) *driver {
+	d := &driver{store: store, applied: map[itemID]string{}}
+	for _, item := range store.Items() {
+		key, _, err := table.ParseUsage(item)
+		if err != nil {
+			continue
+		}
+		for shard, mark := range item.Marks() {
+			id := itemID{key.At(shard).PK(), table.StateSK}
+			d.applied[id] = max(d.applied[id], mark)
+		}
+	}
+	return d
+}
+
+// apply applies a record to the table, unless it was applied before, and
+// returns it with the images that the table now has.
+func (d *driver) apply(ctx context.Context, x aggregator.Delivery) (aggregator.Delivery, error) {
+	if x.Err != nil {
+		return x, nil
+	}
+	id, ok := identify(x.Record)
+	mark, err := events.Mark(x.Record.Stream, x.Record.Sequence)
+	if !ok || err != nil || mark <= d.applied[id] {
+		return x, nil //nolint:nilerr // a record that cannot be placed changes nothing here
+	}
+	d.applied[id] = mark
+	switch {
+	case x.Record.EventName == events.Remove:
+		d.store.Delete(id.PK, id.SK)
+	case x.Change != nil:
+		x.Change, err = d.rewrite(ctx, x.Change)
+	case !strings.HasPrefix(id.SK, table.UsageSK):
+		d.put(x.Record.New)
+	}
+	return x, err
+}
+
+func identify(record events.Record) (itemID, bool) {
+	var keys struct{ PK, SK struct{ S string } }
+	err := json.Unmarshal(record.Keys, &keys)
+	return itemID{keys.PK.S, keys.SK.S}, err == nil && keys.PK.S != ""
+}
+
+// put stores an item that is no bucket and no usage as it was recorded.
+func (d *driver) put(image json.RawMessage) {
+	if item, err := attributevalue.UnmarshalMapJSON(image); err == nil && len(item) > 0 {
+		d.store.Put(item)
+	}
+}
+
+// rewrite applies a bucket's change to the table and returns it as the change
+// that the table saw.
+func (d *driver) rewrite(ctx context.Context, c *events.Change) (*events.Change, error) {
+	before, err := d.store.Read(ctx, c.New.Key)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", c.Position, err)
+	}
+	after, seen := (*table.Bucket)(nil), *c
+	switch {
+	case before != nil:
+	case c.Old != nil:
+		before = c.Old
+	default:
+		after, err = d.create(ctx, c)
+	}
+	if before != nil {
+		seen.Old = before
+		after, err = change(before, c)
+		if c.Old != nil && c.Old.Count < before.Count {
+			seen.Old = new(*before)
+			seen.Old.Count = c.Old.Count
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", c.Position, err)
+	}
+	d.store.Put(after.Item)
+	seen.New = after
+	return &seen, nil
+}
+
+// create makes a shard that appears as a client would: where others are there,
+// it raises them and funds the shard from them. What the shard's first use
+// consumed is then taken off.
+func (d *driver) create(ctx context.Context, c *events.Change) (*table.Bucket, error) {
+	zero, err := d.store.Read(ctx, c.New.Key.At(0))
+	if err != nil || zero == nil || c.New.Broken != nil {
+		return c.New, err
+	}
+	count, now := max(zero.Count, c.New.Count), c.New.Refilled
+	family, err := d.store.RaiseAndRead(ctx, c.New.Key.Group, count, now)
+	if err != nil {
+		return nil, err
+	}
+	var siblings []*quota.Bucket
+	for _, sibling := range family {
+		if sibling.Bucket != nil {
+			siblings = append(siblings, &sibling.Bucket.Bucket)
+		}
+	}
+	fundings, err := quota.Fund(&c.New.Bucket, siblings, c.New.Key.Shard, count, now)
+	if err != nil {
+		return c.New, nil //nolint:nilerr // its schedule cannot be evaluated: take it as recorded
+	}
+	shard := &table.Bucket{Key: c.New.Key, Item: c.New.Item.Clone(), Bucket: c.New.Bucket}
+	shard.Count = count
+	shard.Limits = append([]quota.Limit(nil), c.New.Limits...)
+	for _, f := range fundings {
+		limit := shard.Limit(f.Limit)
+		limit.Balance = f.Amount - limit.Consumed
+		if limit.IsQuota() {
+			limit.Grant = new(count)
+		}
+	}
+	shard.Fill()
+	return shard, d.debit(ctx, c.New.Key.Group, fundings)
+}
+
+// debit takes what was moved off its donors.
+func (d *driver) debit(ctx context.Context, group table.Group, fundings []quota.Funding) error {
+	for _, f := range fundings {
+		if f.Source != quota.Move || f.Amount == 0 {
+			continue
+		}
+		donor, err := d.store.Read(ctx, group.At(f.Donor))
+		if err != nil {
+			return err
+		}
+		donor.Limit(f.Limit).Balance -= f.Amount
+		donor.Fill()
+		d.store.Put(donor.Item)
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+// Package replay runs the aggregator over recorded streams: over a table in
+// memory that the recording drives, or again over a real one.
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/shardquota/shardquota/aggregator"
+	"github.com/shardquota/shardquota/events"
+	"github.com/shardquota/shardquota/table"
+	"github.com/shardquota/shardquota/table/memory"
+)
+
+// DefaultBatchSize is how many records are delivered at once unless asked
+// otherwise.
+const DefaultBatchSize = 1000
+
+// attempts bounds how often a batch is delivered before the replay gives up.
+const attempts = 8
+
+// Source gives stream records one by one, io.EOF at the end.
+type Source interface {
+	Next() (events.Record, error)
+}
+
+// Replay is one run over a recording.
+type Replay struct {
+	Aggregator aggregator.Aggregator // its Store is set by New or Redrive
+	BatchSize  int                   // 0 means DefaultBatchSize
+	Redeliver  bool                  // deliver every batch twice
+	DryRun     bool                  // plan every batch, write nothing
+	Clock      aggregator.Clock      // nil means the recording's own time
+	Progress   func(records int)     // called after every batch; may be nil
+	Backoff    time.Duration         // first wait before a failed batch is delivered again, doubling
+
+	driver *driver // nil when a real table is driven again
+	load   memory.Loader
+	groups *groups
+	report *Report
+}
+
+// InMemory replays over a table in memory, which the recording drives. The
+// table may hold items already.
+func InMemory(store *memory.Store) *Replay {
+	r := &Replay{driver: newDriver(store), groups: newGroups()}
+	r.Aggregator.Store = store
+	r.load = func(_ context.Context, pk, sk string) (table.Item, error) { return store.Get(pk, sk), nil }
+	return r
+}
+
+// Again replays over a real table, whose clients have written already. It is
+// safe to do twice. load reads an item consistently; it serves a dry run.
+func Again(store table.Store, load memory.Loader) *Replay {
+	r := &Replay{groups: newGroups(), load: load}
+	r.Aggregator.Store = store
+	return r
+}
+
+// ErrNoStream says that a record does not tell which stream it is of, so that
+// it cannot be told whether it was counted.
+var ErrNoStream = errors.New("record names no stream (eventSourceARN): what was counted before cannot be told")
+
+// Run replays a recording to its end and reports what was done. On an error
+// the report holds what was done until then.
+func (r *Replay) Run(ctx context.Context, source Source) (*Report, error) {
+	r.report = newReport()
+	if r.DryRun && r.driver == nil {
+		r.Aggregator.Store = memory.Over(r.load)
+	}
+	for {
+		batch, err := r.next(source)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return r.report, err
+		}
+		if len(batch) > 0 {
+			if err := r.deliver(ctx, batch); err != nil {
+				return r.report, err
+			}
+		}
+		if err != nil {
+			return r.report, r.close(ctx)
+		}
+	}
+}
+
+// next reads one batch, shorter at the end of the source.
+func (r *Replay) next(source Source) ([]events.Record, error) {
+	size := r.BatchSize
+	if size <= 0 {
+		size = DefaultBatchSize
+	}
+	batch := make([]events.Record, 0, size)
+	for len(batch) < size {
+		record, err := source.Next()
+		if err != nil {
+			return batch, err
+		}
+		if r.driver == nil && record.Err == nil && record.Stream == "" {
+			return nil, fmt.Errorf("%v: %w", record.Position, ErrNoStream)
+		}
+		batch = append(batch, record)
+	}
+	return batch, nil
+}
+
+// deliver drives the table, if it is one in memory, and hands the batch to the
+// aggregator.
+func (r *Replay) deliver(ctx context.Context, records []events.Record) error {
+	batch := aggregator.Decode(records)
+	if r.driver != nil {
+		for i := range batch {
+			var err error
+			if batch[i], err = r.driver.apply(ctx, batch[i]); err != nil {
+				return err
+			}
+		}
+	}
+	r.groups.see(batch, r.clock())
+	r.report.Records += len(batch)
+	if r.DryRun && r.driver != nil {
+		r.Aggregator.Store = memory.Over(r.load) // sees what the recording did, keeps nothing
+	}
+	deliveries := 1
+	if r.Redeliver {
+		deliveries = 2
+	}
+	for range deliveries {
+		if err := r.process(ctx, batch); err != nil {
+			return err
+		}
+	}
+	if r.Progress != nil {
+		r.Progress(r.report.Records)
+	}
+	return nil
+}
+
+// process delivers a batch, and what failed of it again from the first failed
+// record on, as Lambda does.
+func (r *Replay) process(ctx context.Context, batch []aggregator.Delivery) error {
+	wait := r.Backoff
+	for attempt := 1; ; attempt++ {
+		report := r.Aggregator.ProcessDecoded(ctx, batch, r.clock())
+		r.report.add(report)
+		if len(report.Failures) == 0 {
+			return nil
+		}
+		first := report.Failures[0]
+		if attempt == attempts || ctx.Err() != nil || !errors.Is(first.Err, table.ErrRetry) {
+			return fmt.Errorf("%v: not applied: %w", batch[first.Index].Record.Position, first.Err)
+		}
+		batch = batch[first.Index:]
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+		wait *= 2
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+func (r *Replay) clock() aggregator.Clock {
+	if r.Clock == nil {
+		return func(written int64) int64 { return written }
+	}
+	return r.Clock
+}
+
+// close draws up the ledger of every quota that the recording touched.
+func (r *Replay) close(ctx context.Context) error {
+	ledger, err := r.groups.audit(ctx, r.Aggregator.Store)
+	r.report.Ledger = ledger
+	return err
+}

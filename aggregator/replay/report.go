@@ -1,0 +1,226 @@
+package replay
+
+import (
+	"cmp"
+	"encoding/json"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/shardquota/shardquota/aggregator"
+	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
+)
+
+// Report says what a whole replay did: what its batches reported, added up. It
+// holds entity ids; rendering it hides them unless asked not to.
+type Report struct {
+	Records    int
+	Batches    int
+	Rejected   []aggregator.Rejection
+	Usage      map[table.UsageKey]*UsageTotal
+	Duplicates int
+	Passes     map[quota.Reason]int // written, by the first reason of each
+	Written    int
+	Lost       int
+	Doublings  []aggregator.Doubling
+	Raised     []aggregator.Raise
+	Created    []aggregator.Creation
+	Declined   []aggregator.Decline
+	Ledger     []LedgerRow
+}
+
+// UsageTotal is what a replay added to one usage item.
+type UsageTotal struct {
+	Counters map[string]int64 // millitokens by limit
+	Events   int64
+}
+
+// LedgerRow is the ledger of one quota at the end of a replay.
+type LedgerRow struct {
+	Group table.Group
+	quota.Row
+}
+
+func newReport() *Report {
+	return &Report{Usage: map[table.UsageKey]*UsageTotal{}, Passes: map[quota.Reason]int{}}
+}
+
+// add adds what one delivery of a batch did.
+func (r *Report) add(batch *aggregator.Report) {
+	r.Batches++
+	r.Rejected = append(r.Rejected, batch.Rejected...)
+	r.Duplicates += batch.Duplicates
+	r.Written += len(batch.Passes)
+	r.Lost += batch.PassesLost
+	r.Doublings = append(r.Doublings, batch.Doublings...)
+	r.Raised = append(r.Raised, batch.Raised...)
+	r.Created = append(r.Created, batch.Created...)
+	r.Declined = append(r.Declined, batch.Declined...)
+	for _, pass := range batch.Passes {
+		r.Passes[pass.Pass.Why[0]]++
+	}
+	for _, usage := range batch.Usage {
+		total := r.Usage[usage.Key]
+		if total == nil {
+			total = &UsageTotal{Counters: map[string]int64{}}
+			r.Usage[usage.Key] = total
+		}
+		total.Events += usage.Events
+		for limit, amount := range usage.Counters {
+			total.Counters[limit] += amount
+		}
+	}
+}
+
+// Sound reports whether no record was rejected and every ledger is conserved.
+func (r *Report) Sound() bool {
+	return len(r.Rejected) == 0 && !slices.ContainsFunc(r.Ledger, func(row LedgerRow) bool { return !row.Conserved })
+}
+
+// usageKeys are the keys of the usage that was added to, in order.
+func (r *Report) usageKeys() []table.UsageKey {
+	return slices.SortedFunc(maps.Keys(r.Usage), func(a, b table.UsageKey) int {
+		return cmp.Or(aggregator.CompareGroups(a.Group, b.Group), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Start, b.Start))
+	})
+}
+
+// Naming renders the entity of a group: its id, or what stands in for it.
+type Naming func(table.Group) string
+
+// The report as JSON. Amounts are in millitokens, but usage counters are
+// decimal tokens.
+type (
+	jsonReport struct {
+		Records    int             `json:"records"`
+		Rejected   []jsonRejection `json:"rejected"`
+		Batches    int             `json:"batches"`
+		Usage      []jsonUsage     `json:"usage"`
+		Duplicates int             `json:"duplicates"`
+		Passes     jsonPasses      `json:"passes"`
+		Doublings  []jsonDoubling  `json:"doublings"`
+		Raised     []jsonRaise     `json:"raised"`
+		Created    []jsonCreation  `json:"created"`
+		Declined   []jsonDecline   `json:"declined"`
+		Ledger     []jsonLedgerRow `json:"ledger"`
+	}
+	jsonRejection struct {
+		Position string `json:"position"`
+		Sequence string `json:"sequence"`
+		Reason   string `json:"reason"`
+	}
+	jsonUsage struct {
+		Entity   string            `json:"entity"`
+		Resource string            `json:"resource"`
+		Window   string            `json:"window"`
+		Start    string            `json:"start"`
+		Counters map[string]string `json:"counters"`
+		Events   int64             `json:"events"`
+	}
+	jsonPasses struct {
+		Written int `json:"written"`
+		Lost    int `json:"lost"`
+	}
+	jsonDoubling struct {
+		Entity   string `json:"entity"`
+		Resource string `json:"resource"`
+		From     int    `json:"from"`
+		To       int    `json:"to"`
+	}
+	jsonRaise struct {
+		Entity   string `json:"entity"`
+		Resource string `json:"resource"`
+		Shard    int    `json:"shard"`
+		To       int    `json:"to"`
+	}
+	jsonCreation struct {
+		Entity   string        `json:"entity"`
+		Resource string        `json:"resource"`
+		Shard    int           `json:"shard"`
+		Count    int           `json:"count"`
+		Funding  []jsonFunding `json:"funding"`
+	}
+	jsonFunding struct {
+		Limit       string       `json:"limit"`
+		Source      quota.Source `json:"source"`
+		Donor       *int         `json:"donor"` // null but for a move
+		Millitokens int64        `json:"millitokens"`
+	}
+	jsonDecline struct {
+		Entity   string            `json:"entity"`
+		Resource string            `json:"resource"`
+		Shard    int               `json:"shard"`
+		Reason   aggregator.Reason `json:"reason"`
+	}
+	jsonLedgerRow struct {
+		Entity    string `json:"entity"`
+		Resource  string `json:"resource"`
+		Limit     string `json:"limit"`
+		Capacity  int64  `json:"capacity"`
+		Held      int64  `json:"held"`
+		Granted   int64  `json:"granted"`
+		Grantable int64  `json:"grantable"`
+		Conserved bool   `json:"conserved"`
+	}
+)
+
+// WriteJSON writes the report as one JSON object.
+func (r *Report) WriteJSON(w io.Writer, name Naming) error {
+	out := jsonReport{
+		Records:    r.Records,
+		Rejected:   each(r.Rejected, jsonReject),
+		Batches:    r.Batches,
+		Usage:      each(r.usageKeys(), func(key table.UsageKey) jsonUsage { return r.jsonUsage(key, name) }),
+		Duplicates: r.Duplicates,
+		Passes:     jsonPasses{r.Written, r.Lost},
+		Doublings: each(r.Doublings, func(x aggregator.Doubling) jsonDoubling {
+			return jsonDoubling{name(x.Group), x.Group.Resource, x.From, x.To}
+		}),
+		Raised: each(r.Raised, func(x aggregator.Raise) jsonRaise {
+			return jsonRaise{name(x.Key.Group), x.Key.Resource, x.Key.Shard, x.To}
+		}),
+		Created: each(r.Created, func(x aggregator.Creation) jsonCreation {
+			return jsonCreation{name(x.Key.Group), x.Key.Resource, x.Key.Shard, x.Count, each(x.Funding, jsonFund)}
+		}),
+		Declined: each(r.Declined, func(x aggregator.Decline) jsonDecline {
+			return jsonDecline{name(x.Key.Group), x.Key.Resource, x.Key.Shard, x.Reason}
+		}),
+		Ledger: each(r.Ledger, func(x LedgerRow) jsonLedgerRow {
+			return jsonLedgerRow{name(x.Group), x.Group.Resource, x.Limit, x.Capacity, x.Held, x.Granted, x.Grantable, x.Conserved}
+		}),
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(out)
+}
+
+func (r *Report) jsonUsage(key table.UsageKey, name Naming) jsonUsage {
+	total := r.Usage[key]
+	counters := make(map[string]string, len(total.Counters))
+	for limit, amount := range total.Counters {
+		counters[limit] = table.Tokens(amount)
+	}
+	return jsonUsage{name(key.Group), key.Resource, key.Window, key.Start, counters, total.Events}
+}
+
+func jsonReject(x aggregator.Rejection) jsonRejection {
+	return jsonRejection{x.Position.String(), x.Sequence, x.Err.Error()}
+}
+
+func jsonFund(x quota.Funding) jsonFunding {
+	f := jsonFunding{Limit: x.Limit, Source: x.Source, Millitokens: x.Amount}
+	if x.Source == quota.Move {
+		f.Donor = &x.Donor
+	}
+	return f
+}
+
+// each maps a list, an empty one to an empty one: JSON then has [] and not
+// null.
+func each[A, B any](list []A, f func(A) B) []B {
+	out := make([]B, 0, len(list))
+	for _, x := range list {
+		out = append(out, f(x))
+	}
+	return out
+}

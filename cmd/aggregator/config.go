@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+
+	"github.com/shardquota/shardquota/events"
+)
+
+// config is what the function reads from its environment, once, at start.
+type config struct {
+	Table       string        `env:"SHARDQUOTA_TABLE,required,notEmpty"`
+	WindowList  string        `env:"SHARDQUOTA_WINDOWS" envDefault:"hourly,daily"`
+	UsageDays   int           `env:"SHARDQUOTA_USAGE_DAYS" envDefault:"90"`
+	Concurrency int           `env:"SHARDQUOTA_CONCURRENCY" envDefault:"16"`
+	Reserve     time.Duration `env:"SHARDQUOTA_RESERVE" envDefault:"2s"`
+	HashKey     string        `env:"SHARDQUOTA_HASH_KEY"`
+	LogLevel    slog.Level    `env:"SHARDQUOTA_LOG_LEVEL" envDefault:"INFO"`
+
+	windows []events.Window
+}
+
+// maxUsageDays bounds how long usage is kept; 0 keeps it for ever.
+const maxUsageDays = 36_500
+
+func loadConfig(environment map[string]string) (config, error) {
+	c, err := env.ParseAsWithOptions[config](env.Options{Environment: environment})
+	if err != nil {
+		return config{}, fmt.Errorf("configuration: %w", err)
+	}
+	if c.windows, err = events.ParseWindows(c.WindowList); err != nil {
+		return config{}, fmt.Errorf("configuration: SHARDQUOTA_WINDOWS: %w", err)
+	}
+	switch {
+	case c.UsageDays < 0 || c.UsageDays > maxUsageDays:
+		err = fmt.Errorf("configuration: SHARDQUOTA_USAGE_DAYS: %d is not within 0 and %d", c.UsageDays, maxUsageDays)
+	case c.Concurrency < 1 || c.Concurrency > 256:
+		err = fmt.Errorf("configuration: SHARDQUOTA_CONCURRENCY: %d is not within 1 and 256", c.Concurrency)
+	case c.Reserve < 0 || c.Reserve > 5*time.Minute:
+		err = fmt.Errorf("configuration: SHARDQUOTA_RESERVE: %v is not within 0s and 5m", c.Reserve)
+	}
+	return c, err
+}

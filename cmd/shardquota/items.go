@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
+
+	"github.com/shardquota/shardquota/table"
+)
+
+// maxItemLine bounds one line of a file of items, in bytes: an item is at most
+// 400 KB, however wide it is in JSON.
+const maxItemLine = 8 << 20
+
+// loadItems hands every item of a file to put: DynamoDB JSON, one a line,
+// perhaps gzipped.
+func loadItems(name string, put func(table.Item)) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	text, err := plain(file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	lines := bufio.NewScanner(text)
+	lines.Buffer(nil, maxItemLine)
+	number := 0
+	for lines.Scan() {
+		number++
+		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+			continue
+		}
+		item, err := parseItem(lines.Bytes())
+		if err != nil {
+			return fmt.Errorf("%s:%d: %w", name, number, err)
+		}
+		put(item)
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("%s:%d: %w", name, number+1, err)
+	}
+	return nil
+}
+
+// plain unpacks what is gzipped.
+func plain(r io.Reader) (io.Reader, error) {
+	buffered := bufio.NewReader(r)
+	if head, _ := buffered.Peek(2); !bytes.Equal(head, []byte{0x1f, 0x8b}) {
+		return buffered, nil
+	}
+	return gzip.NewReader(buffered)
+}
+
+var (
+	errNotAttributes = errors.New("not an item in DynamoDB JSON")
+	errNoKey         = errors.New("item without PK and SK")
+)
+
+func parseItem(line []byte) (table.Item, error) {
+	item, err := attributevalue.UnmarshalMapJSON(line)
+	if err != nil {
+		return nil, errNotAttributes
+	}
+	if pk, sk := table.Item(item).Key(); pk == "" || sk == "" {
+		return nil, errNoKey
+	}
+	return item, nil
+}
+
+// dumpTable writes items to a file, whole or not at all.
+func dumpTable(name string, items []table.Item) (err error) {
+	file, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(file.Name())
+		}
+	}()
+	out := bufio.NewWriter(file)
+	for _, item := range items {
+		line, err := attributevalue.MarshalMapJSON(item)
+		if err != nil {
+			return errors.Join(err, file.Close())
+		}
+		_, _ = out.Write(append(line, '\n')) // an error stays with the writer until Flush
+	}
+	if err := errors.Join(out.Flush(), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), name)
+}

@@ -1,0 +1,56 @@
+// Command shardquota is the operator's tool.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	exitFine    = 0
+	exitUnsound = 1 // a record was rejected, or a ledger is not conserved
+	exitUsage   = 2 // bad usage, or input or a table that cannot be read or written
+)
+
+// errUnsound ends a command that did its work and found something wrong.
+var errUnsound = errors.New("records were rejected or a ledger is not conserved")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is the whole program but for what belongs to the process.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := &cobra.Command{
+		Use:           "shardquota",
+		Short:         "Operate sharded rate limits and quotas on DynamoDB",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.AddCommand(replayCommand())
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	switch err := root.ExecuteContext(ctx); {
+	case err == nil:
+		return exitFine
+	case errors.Is(err, errUnsound):
+		fmt.Fprintf(stderr, "shardquota: %v\n", err)
+		return exitUnsound
+	default:
+		fmt.Fprintf(stderr, "shardquota: %v\n", err)
+		return exitUsage
+	}
+}

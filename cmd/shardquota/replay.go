@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/spf13/cobra"
+
+	"github.com/shardquota/shardquota/aggregator"
+	"github.com/shardquota/shardquota/aggregator/replay"
+	"github.com/shardquota/shardquota/events"
+	"github.com/shardquota/shardquota/table"
+	"github.com/shardquota/shardquota/table/dynamo"
+	"github.com/shardquota/shardquota/table/memory"
+)
+
+// replayFlags are the flags of the replay command.
+type replayFlags struct {
+	table     string
+	endpoint  string
+	dryRun    bool
+	preload   string
+	dump      string
+	now       string
+	batchSize int
+	redeliver bool
+	ids       bool
+	format    string
+	windows   string
+	usageDays int
+}
+
+func replayCommand() *cobra.Command {
+	var f replayFlags
+	cmd := &cobra.Command{
+		Use:   "replay FILE...",
+		Short: "Run the aggregator over recorded streams",
+		Long: `Run the aggregator over recorded streams and report what it did.
+
+A FILE (- for standard input) holds Lambda events, one event or record a line,
+the output of "aws dynamodbstreams get-records", or what Lambda's on-failure S3
+destination stores; each may be gzipped. They are told apart by content.
+
+Without --table the table is in memory and the recording drives it. With it the
+recording is processed again against a real table, which is safe to do twice.
+
+Exit status: 0; 1 when a record was rejected or a ledger is not conserved; 2 on
+bad usage or on input or a table that cannot be read or written.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, files []string) error {
+			if err := f.check(); err != nil {
+				return err
+			}
+			return f.run(cmd.Context(), files, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.table, "table", "", "process the recording again against this `table`")
+	flags.StringVar(&f.endpoint, "endpoint-url", "", "DynamoDB `endpoint` of --table")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print what would be done and write nothing")
+	flags.StringVar(&f.preload, "preload", "", "put the items of this `file` first: DynamoDB JSON, one a line")
+	flags.StringVar(&f.dump, "dump", "", "write the table at the end to this `file`: DynamoDB JSON, one a line, sorted by key")
+	flags.StringVar(&f.now, "now", "", "fix the clock at this `time` (RFC 3339)")
+	flags.IntVar(&f.batchSize, "batch-size", replay.DefaultBatchSize, "records delivered at once")
+	flags.BoolVar(&f.redeliver, "redeliver", false, "deliver each batch twice")
+	flags.BoolVar(&f.ids, "ids", false, "show entity ids, which are often secrets")
+	flags.StringVar(&f.format, "format", "text", "text or json")
+	flags.StringVar(&f.windows, "windows", "hourly,daily", "windows of time that usage is counted in: hourly, daily, monthly")
+	flags.IntVar(&f.usageDays, "usage-days", 90, "days that usage outlives its window, 0 for ever")
+	return cmd
+}
+
+// check finds what is wrong with the flags before anything is read.
+func (f *replayFlags) check() error {
+	inMemory := f.table == ""
+	switch {
+	case f.format != "text" && f.format != "json":
+		return fmt.Errorf("--format: %q is neither text nor json", f.format)
+	case f.batchSize < 1 || f.batchSize > 10_000:
+		return fmt.Errorf("--batch-size: %d is not within 1 and 10000", f.batchSize)
+	case f.usageDays < 0 || f.usageDays > 36_500:
+		return fmt.Errorf("--usage-days: %d is not within 0 and 36500", f.usageDays)
+	case !inMemory && f.preload != "":
+		return errors.New("--preload puts items into a table in memory and does not go with --table")
+	case !inMemory && f.dump != "":
+		return errors.New("--dump writes a table in memory and does not go with --table")
+	case inMemory && f.endpoint != "":
+		return errors.New("--endpoint-url is the endpoint of --table, which is not given")
+	}
+	return nil
+}
+
+func (f *replayFlags) run(ctx context.Context, files []string, stdin io.Reader, stdout, stderr io.Writer) error {
+	run, store, err := f.replay(ctx)
+	if err != nil {
+		return err
+	}
+	input := newInput(files, stdin, stderr)
+	defer input.Close()
+	run.Progress = input.show
+
+	report, err := run.Run(ctx, input)
+	input.hide()
+	if err != nil {
+		return f.explain(err, report)
+	}
+	if f.dump != "" {
+		if err := dumpTable(f.dump, store.Items()); err != nil {
+			return err
+		}
+	}
+	if err := f.write(stdout, report); err != nil {
+		return err
+	}
+	if !report.Sound() {
+		return errUnsound
+	}
+	return nil
+}
+
+// replay sets a run up. The store is that of a table in memory, nil otherwise.
+func (f *replayFlags) replay(ctx context.Context) (*replay.Replay, *memory.Store, error) {
+	windows, err := events.ParseWindows(f.windows)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--windows: %w", err)
+	}
+	run, store, err := f.open(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if run.Clock, err = f.clock(); err != nil {
+		return nil, nil, err
+	}
+	run.Aggregator.Windows = windows
+	run.Aggregator.Retention = time.Duration(f.usageDays) * 24 * time.Hour
+	run.BatchSize, run.Redeliver, run.DryRun = f.batchSize, f.redeliver, f.dryRun
+	run.Backoff = 200 * time.Millisecond
+	return run, store, nil
+}
+
+func (f *replayFlags) open(ctx context.Context) (*replay.Replay, *memory.Store, error) {
+	if f.table == "" {
+		store := memory.New()
+		if f.preload != "" {
+			if err := loadItems(f.preload, store.Put); err != nil {
+				return nil, nil, err
+			}
+		}
+		return replay.InMemory(store), store, nil
+	}
+	config, err := awsconfig.LoadDefaultConfig(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	client := dynamodb.NewFromConfig(config, func(o *dynamodb.Options) {
+		if f.endpoint != "" {
+			o.BaseEndpoint = &f.endpoint
+		}
+	})
+	store := dynamo.New(client, f.table)
+	return replay.Again(store, store.Get), nil, nil
+}
+
+// clock is the time of batches: as asked for, the wall clock's against a real
+// table, otherwise nil, which means the recording's own.
+func (f *replayFlags) clock() (aggregator.Clock, error) {
+	switch {
+	case f.now != "":
+		t, err := time.Parse(time.RFC3339Nano, f.now)
+		if err != nil {
+			return nil, fmt.Errorf("--now: %q is not a time such as 2026-11-30T10:00:00Z", f.now)
+		}
+		return func(int64) int64 { return t.UnixMilli() }, nil
+	case f.table != "":
+		return func(int64) int64 { return time.Now().UnixMilli() }, nil
+	}
+	return nil, nil
+}
+
+// explain says what an error leaves behind.
+func (f *replayFlags) explain(err error, report *replay.Report) error {
+	if f.table != "" && !f.dryRun && report.Records > 0 {
+		return fmt.Errorf("%w (%d records before it are applied; it is safe to run this again)", err, report.Records)
+	}
+	return err
+}
+
+func (f *replayFlags) write(w io.Writer, report *replay.Report) error {
+	name := f.naming()
+	if f.format == "json" {
+		return report.WriteJSON(w, name)
+	}
+	return report.WriteText(w, name)
+}
+
+// naming hides ids unless they are asked for: behind the pseudonyms that the
+// logs use where their key is at hand, otherwise behind a number.
+func (f *replayFlags) naming() replay.Naming {
+	if f.ids {
+		return func(group table.Group) string { return group.Entity }
+	}
+	if key := os.Getenv("SHARDQUOTA_HASH_KEY"); key != "" {
+		return aggregator.NewPseudonyms(key).Of
+	}
+	numbers := map[string]int{}
+	return func(group table.Group) string {
+		id := group.Namespace + "/" + group.Entity
+		if numbers[id] == 0 {
+			numbers[id] = len(numbers) + 1
+		}
+		return fmt.Sprintf("entity-%d", numbers[id])
+	}
+}

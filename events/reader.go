@@ -1,0 +1,514 @@
+package events
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// What a Reader takes before it gives up, in bytes. A record that DynamoDB can deliver stays well below: it is two
+// images of at most 400 KB, however wide they are in JSON. So does a payload, which is the 6 MB that Lambda takes.
+const (
+	maxRecord  = 8 << 20
+	maxPayload = 64 << 20
+)
+
+// ErrEmpty says that a file has nothing in it but white space.
+var ErrEmpty = errors.New("holds no records")
+
+var (
+	errCut       = fmt.Errorf("cut short: %w", io.ErrUnexpectedEOF)
+	errNotEvent  = errors.New("not a Lambda event: it has no Records")
+	errRecords   = errors.New("Records is not an array")
+	errComma     = errors.New("a comma with nothing behind it")
+	errNoComma   = errors.New("no comma where one is due")
+	errNoKey     = errors.New("no key where one is due")
+	errNoColon   = errors.New("no colon behind a key")
+	errNoBatch   = reject("a notice of a failed batch without its payload; only an S3 destination is sent the records")
+	errNoRecords = reject("a payload without Records")
+)
+
+// ReadError ends a reading: the text is malformed, cut short, too large, or could not be read. Err is the cause; it
+// wraps io.ErrUnexpectedEOF where the text ends too early. Neither names anything of the data.
+type ReadError struct {
+	Position Position // where it went wrong; Index is the record's that was being read, if any
+	Err      error
+}
+
+func (e *ReadError) Error() string { return e.Position.String() + ": " + e.Err.Error() }
+func (e *ReadError) Unwrap() error { return e.Err }
+
+// Reader reads stream records back from a file, one at a time; it holds no more than one of them, however large the
+// file. The text is any number of these documents, one a line or one after another:
+//
+//   - a Lambda event, or the answer of the streams API's GetRecords: an object with Records, or that array alone
+//   - a record of either
+//   - the object that Lambda's on-failure S3 destination stores: the event in payload, as text or as an object. A
+//     record in it that names no stream takes the one of DDBStreamBatchInfo (which, beside a payload that is an
+//     object, must come first). An event as text is held whole
+//
+// and may be gzipped, in one member or several, and begin with a UTF-8 byte order mark. Names do not matter.
+type Reader struct {
+	file  string
+	input io.Reader // what to read; nil once src is there
+	src   *source
+	err   error // what Next returned last, if an error
+
+	bare bool // payload has no meaning: the text is in memory, or a payload itself
+	docs int  // documents begun
+
+	// The document being read: inside objects (the document, its payload), perhaps inside the array of records.
+	objects   int
+	inArray   bool
+	first     bool // nothing precedes the next member or element
+	undecided bool // the document's object may yet be a record; it is kept from its start
+	index     int  // elements of the array begun
+	records   bool // an array of records was seen
+	notice    bool // DDBStreamBatchInfo was seen
+	stream    string
+	table     string
+
+	payload   []byte   // the event as text, until the document ends
+	payloadAt Position // of it
+	inner     *Reader  // reads payload after that
+}
+
+// NewReader reads r, which the positions of records and errors call file. It reads nothing before Next is called, and
+// does not close r.
+func NewReader(r io.Reader, file string) *Reader {
+	return &Reader{file: file, input: r}
+}
+
+// Next is the next record. Where its Err is set, it alone is to be rejected, and the reading goes on. Next's own error is
+// io.EOF after the last record of a sound file, and otherwise a *ReadError. Either is final; what was returned before a
+// *ReadError is good. A file of nothing is an error (ErrEmpty), one of documents without records is not.
+func (r *Reader) Next() (Record, error) {
+	for r.err == nil {
+		rec, ok, err := r.step()
+		if err != nil {
+			r.err = err
+		} else if ok {
+			return rec, nil
+		}
+	}
+	return Record{}, r.err
+}
+
+// step reads up to the next record, or the next change of state.
+func (r *Reader) step() (rec Record, ok bool, err error) {
+	switch {
+	case r.src == nil:
+		return rec, false, r.open()
+	case r.inner != nil:
+		return r.fromPayload()
+	case r.inArray:
+		return r.element()
+	case r.objects > 0:
+		return r.member()
+	}
+	return r.document()
+}
+
+// open looks at the first bytes: they tell gzip from text.
+func (r *Reader) open() error {
+	input := bufio.NewReaderSize(r.input, 64<<10)
+	r.src, r.input = newSource(input), nil
+	if magic, _ := input.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		unzip, err := gzip.NewReader(input)
+		if err != nil {
+			return r.fail(gzipError(err))
+		}
+		r.src.r = &unzipper{unzip}
+	}
+	for len(r.src.buf) < len(byteOrderMark) && r.src.more() == nil {
+	}
+	if bytes.HasPrefix(r.src.buf, byteOrderMark) {
+		r.src.pos = len(byteOrderMark)
+	}
+	return nil
+}
+
+var byteOrderMark = []byte{0xef, 0xbb, 0xbf}
+
+// unzipper says of an error that it is the compression's, not the text's.
+type unzipper struct{ gzip *gzip.Reader }
+
+func (u *unzipper) Read(p []byte) (int, error) {
+	n, err := u.gzip.Read(p)
+	return n, gzipError(err)
+}
+
+func gzipError(err error) error {
+	if err == nil || err == io.EOF {
+		return err
+	}
+	return fmt.Errorf("gzip data: %w", err)
+}
+
+// document begins the next document.
+func (r *Reader) document() (rec Record, ok bool, err error) {
+	c, err := r.src.space()
+	if err == io.EOF && r.docs > 0 {
+		return rec, false, io.EOF
+	}
+	if err == io.EOF {
+		return rec, false, r.fail(ErrEmpty)
+	}
+	if err != nil {
+		return rec, false, r.fail(err)
+	}
+	r.docs++
+	r.index, r.records, r.notice, r.stream, r.table = 0, false, false, "", ""
+	switch c {
+	case '[':
+		r.beginArray()
+	case '{':
+		r.src.hold()
+		r.src.pos++
+		r.objects, r.first, r.undecided = 1, true, true
+	default:
+		return r.whole()
+	}
+	return rec, false, nil
+}
+
+// whole reads the value at hand as a record.
+func (r *Reader) whole() (rec Record, ok bool, err error) {
+	r.src.hold()
+	defer r.src.release()
+	if err := r.src.value(); err != nil {
+		return rec, false, r.malformed(err)
+	}
+	return r.record()
+}
+
+// record decodes what the source has kept.
+func (r *Reader) record() (rec Record, ok bool, err error) {
+	rec, ok = decodeRecord(r.src.kept(), r.position(r.src.keep))
+	if !ok {
+		return rec, false, r.malformed(errCut)
+	}
+	if r.src.deepest > MaxDepth {
+		rec.Err = reject("nested deeper than %d levels", MaxDepth)
+	}
+	if rec.Stream == "" && rec.Table == "" {
+		rec.Stream, rec.Table = r.stream, r.table
+	}
+	return rec, true, nil
+}
+
+func (r *Reader) beginArray() {
+	r.src.pos++
+	r.inArray, r.first, r.records = true, true, true
+}
+
+// element reads the next record of an array, or the array's end.
+func (r *Reader) element() (rec Record, ok bool, err error) {
+	end, err := r.separator(']')
+	if err != nil {
+		return rec, false, err
+	}
+	if end {
+		r.inArray, r.first, r.index = false, false, 0
+		return rec, false, nil
+	}
+	r.index++
+	return r.whole()
+}
+
+// separator moves to the next element or member, or past the closing bracket.
+func (r *Reader) separator(closing byte) (end bool, err error) {
+	c, err := r.src.space()
+	if err != nil {
+		return false, r.fail(err)
+	}
+	if c == closing {
+		r.src.pos++
+		return true, nil
+	}
+	if !r.first {
+		if c != ',' {
+			return false, r.fail(errNoComma)
+		}
+		r.src.pos++
+		if c, err = r.src.space(); err != nil {
+			return false, r.fail(err)
+		}
+		if c == closing {
+			return false, r.fail(errComma)
+		}
+	}
+	r.first = false
+	return false, nil
+}
+
+// member reads the next member of a document, or the document's end.
+func (r *Reader) member() (rec Record, ok bool, err error) {
+	end, err := r.separator('}')
+	if err != nil {
+		return rec, false, err
+	}
+	if end {
+		return r.endObject()
+	}
+	name, c, err := r.key()
+	if err != nil {
+		return rec, false, err
+	}
+	switch {
+	case name == keyRecords:
+		err = r.beginRecords(c)
+	case name == keyPayload && !r.bare && r.objects == 1 && (c == '"' || c == '{'):
+		err = r.beginPayload(c)
+	case name == keyBatch && r.objects == 1:
+		err = r.skip(r.batchInfo)
+	default:
+		err = r.skip(nil)
+	}
+	return rec, false, err
+}
+
+// The members of a document that mean something to the Reader.
+type memberName int
+
+const (
+	keyOther memberName = iota
+	keyRecords
+	keyPayload
+	keyBatch
+)
+
+// key reads a member's key and its colon; next is the first byte of the member's value.
+func (r *Reader) key() (name memberName, next byte, err error) {
+	if !r.undecided {
+		r.src.hold()
+		defer r.src.release()
+	}
+	if c, err := r.src.space(); err != nil || c != '"' {
+		return 0, 0, r.fail(or(err, errNoKey))
+	}
+	start := r.src.pos - r.src.keep
+	if err := r.src.value(); err != nil {
+		return 0, 0, r.malformed(err)
+	}
+	if name, err = r.named(r.src.kept()[start:]); err != nil {
+		return 0, 0, err
+	}
+	if c, err := r.src.space(); err != nil || c != ':' {
+		return 0, 0, r.fail(or(err, errNoColon))
+	}
+	r.src.pos++
+	if next, err = r.src.space(); err != nil {
+		return 0, 0, r.fail(err)
+	}
+	return name, next, nil
+}
+
+func or(err, otherwise error) error {
+	if err != nil {
+		return err
+	}
+	return otherwise
+}
+
+// named knows a key. One that it does not know is checked, unless it will be with the record it is in.
+func (r *Reader) named(key []byte) (memberName, error) {
+	switch string(key) {
+	case `"Records"`:
+		return keyRecords, nil
+	case `"payload"`:
+		return keyPayload, nil
+	case `"DDBStreamBatchInfo"`:
+		return keyBatch, nil
+	}
+	if !r.undecided && !json.Valid(key) {
+		return keyOther, r.malformed(errNoKey)
+	}
+	return keyOther, nil
+}
+
+// skip moves past a member's value and lets see, if there is one, have a look at it. In an object that may be a record
+// the value is not checked yet.
+func (r *Reader) skip(see func(value []byte)) error {
+	if !r.undecided {
+		r.src.hold()
+		defer r.src.release()
+	}
+	start := r.src.pos - r.src.keep
+	if err := r.src.value(); err != nil {
+		return r.malformed(err)
+	}
+	value := r.src.kept()[start:]
+	if !r.undecided && !json.Valid(value) {
+		return r.malformed(errCut)
+	}
+	if see != nil {
+		see(value)
+	}
+	return nil
+}
+
+// batchInfo takes over which stream a failed batch is of. What is wrong with it is of no concern here.
+func (r *Reader) batchInfo(value []byte) {
+	var info struct {
+		StreamARN string `json:"streamArn"`
+	}
+	_ = json.Unmarshal(value, &info)
+	r.table, r.stream = splitARN(info.StreamARN)
+	r.notice = true
+}
+
+// decide settles that the object at hand is a document, not a record: what was kept of it is checked and let go.
+func (r *Reader) decide() error {
+	if !r.undecided {
+		return nil
+	}
+	if !json.Valid(headObject(r.src.kept())) {
+		return r.malformed(errCut)
+	}
+	r.src.release()
+	r.undecided = false
+	return nil
+}
+
+// headObject closes an object that is open before its first value that matters: {"a":1,"Records": becomes
+// {"a":1,"Records":null}.
+func headObject(head []byte) []byte {
+	return append(head[:len(head):len(head)], "null}"...)
+}
+
+// beginRecords enters the array of records. In its place null stands for none.
+func (r *Reader) beginRecords(next byte) error {
+	if err := r.decide(); err != nil {
+		return err
+	}
+	if next == '[' {
+		r.beginArray()
+		return nil
+	}
+	if next != 'n' {
+		return r.fail(errRecords)
+	}
+	r.records = true
+	return r.skip(nil)
+}
+
+// beginPayload enters an event that is an object, and keeps one that is text for the end of the document.
+func (r *Reader) beginPayload(next byte) error {
+	if err := r.decide(); err != nil {
+		return err
+	}
+	if next == '{' {
+		r.src.pos++
+		r.objects, r.first, r.records = 2, true, false
+		return nil
+	}
+	r.payloadAt = r.position(r.src.pos)
+	r.src.limit = maxPayload
+	defer func() { r.src.limit = maxRecord }()
+	return r.skip(func(value []byte) {
+		var text string
+		_ = json.Unmarshal(value, &text) // valid, and a string
+		r.payload = []byte(text)
+	})
+}
+
+// endObject leaves a document or its payload.
+func (r *Reader) endObject() (rec Record, ok bool, err error) {
+	r.objects--
+	r.first = false
+	switch {
+	case r.undecided:
+		return r.endUndecided()
+	case r.objects == 1 && !r.records:
+		return Record{Position: r.position(r.src.pos), Err: errNoRecords}, true, nil
+	case r.objects == 0 && r.payload != nil:
+		r.inner = newBareReader(r.payload, r.file)
+		r.payload = nil
+	}
+	return rec, false, nil
+}
+
+func (r *Reader) endUndecided() (rec Record, ok bool, err error) {
+	defer r.src.release()
+	r.undecided = false
+	r.src.deepest++ // its members were framed one by one
+	rec, ok, err = r.record()
+	if ok && r.notice {
+		rec.Err = errNoBatch
+	}
+	return rec, ok, err
+}
+
+func newBareReader(text []byte, file string) *Reader {
+	return &Reader{file: file, src: inMemory(text), bare: true}
+}
+
+// fromPayload hands on what the reader of a payload has. Its positions are the payload's; only the index is kept.
+func (r *Reader) fromPayload() (rec Record, ok bool, err error) {
+	rec, err = r.inner.Next()
+	at := r.payloadAt
+	if failed := (*ReadError)(nil); errors.As(err, &failed) {
+		at.Index = failed.Position.Index
+		cause := fmt.Errorf("payload, byte %d: %w", failed.Position.Offset, failed.Err)
+		return Record{}, false, &ReadError{Position: at, Err: cause}
+	}
+	if err == io.EOF {
+		r.inner = nil
+		return Record{}, false, nil
+	}
+	at.Index = rec.Position.Index
+	rec.Position = at
+	if rec.Stream == "" && rec.Table == "" {
+		rec.Stream, rec.Table = r.stream, r.table
+	}
+	return rec, true, nil
+}
+
+// position is that of a byte of the source's buffer.
+func (r *Reader) position(i int) Position {
+	return Position{File: r.file, Line: r.src.lineAt(i), Offset: r.src.base + int64(i), Index: r.index}
+}
+
+// fail ends the reading where the source is.
+func (r *Reader) fail(cause error) error {
+	return r.failAt(r.src.pos, cause)
+}
+
+// malformed ends the reading in the value that the source keeps: at what is wrong with it, or with cause where it is.
+func (r *Reader) malformed(cause error) error {
+	i, cause := r.src.diagnose(r.src.keep, cause)
+	return r.failAt(i, cause)
+}
+
+func (r *Reader) failAt(i int, cause error) error {
+	if cause == io.EOF {
+		cause = errCut
+	}
+	return &ReadError{Position: r.position(i), Err: cause}
+}
+
+// DecodeEvent reads a Lambda event, {"Records": [...]}, at once. Positions count from its first byte and name no file.
+// A record that is none has its Err set and costs the others nothing. The error, a *ReadError, is for what is not JSON
+// or not an event.
+func DecodeEvent(data []byte) ([]Record, error) {
+	r := newBareReader(data, "")
+	var records []Record
+	for {
+		rec, err := r.Next()
+		if err != nil && err != io.EOF {
+			return nil, err
+		}
+		if !r.records || r.docs > 1 {
+			return nil, &ReadError{Position: r.position(r.src.pos), Err: errNotEvent}
+		}
+		if err == io.EOF {
+			return records, nil
+		}
+		records = append(records, rec)
+	}
+}

@@ -1,0 +1,258 @@
+package events
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strings"
+	"unicode/utf8"
+)
+
+// decodeRecord decodes one JSON value; ok is false where it is not JSON. Everything else that can be wrong with it is the
+// record's own Err. The images are checked with the rest, but not looked into.
+func decodeRecord(data []byte, at Position) (rec Record, ok bool) {
+	if !json.Valid(data) {
+		return Record{}, false
+	}
+	rec.Position = at
+	if data[0] != '{' {
+		rec.Err = reject("not an object")
+		return rec, true
+	}
+	var w wire
+	w.record(&rec, data)
+	rec.Err = w.reason
+	return rec, true
+}
+
+// members are the keys, in quotes, and values of an object that is known to be valid JSON. They alias it. A key that
+// is written with escapes is one that nobody knows.
+func members(object []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) {
+		s := inMemory(object)
+		s.pos++
+		for s.until('"') {
+			key := s.next()
+			s.until(':')
+			s.pos++
+			_, _ = s.space()
+			if !yield(key, s.next()) {
+				return
+			}
+		}
+	}
+}
+
+// wire takes over the fields of a record that are sound. The two sources, Lambda and the streams API, spell the fields
+// of userIdentity differently.
+type wire struct {
+	reason error // the first one to reject the record
+}
+
+func (w *wire) reject(format string, args ...any) {
+	if w.reason == nil {
+		w.reason = reject(format, args...)
+	}
+}
+
+func (w *wire) record(rec *Record, object []byte) {
+	name, changed := false, false
+	for key, value := range members(object) {
+		switch string(key) {
+		case `"eventID"`:
+			rec.EventID = w.text("eventID", value)
+		case `"eventName"`:
+			rec.EventName, name = w.eventName(value), true
+		case `"eventSourceARN"`:
+			rec.Table, rec.Stream = splitARN(w.text("eventSourceARN", value))
+		case `"userIdentity"`:
+			w.identity(rec, value)
+		case `"dynamodb"`:
+			w.change(rec, value)
+			changed = true
+		}
+	}
+	if !name {
+		w.reject("no eventName")
+	}
+	if !changed {
+		w.reject("no dynamodb")
+	}
+}
+
+func (w *wire) change(rec *Record, object []byte) {
+	if object[0] != '{' {
+		w.reject("dynamodb is not an object")
+		return
+	}
+	sequence, time := false, false
+	for key, value := range members(object) {
+		switch string(key) {
+		case `"SequenceNumber"`:
+			rec.Sequence, sequence = w.sequence(value), true
+		case `"ApproximateCreationDateTime"`:
+			rec.Time, time = w.time(value), true
+		case `"Keys"`:
+			rec.Keys = w.image("Keys", value)
+		case `"OldImage"`:
+			rec.Old = w.image("OldImage", value)
+		case `"NewImage"`:
+			rec.New = w.image("NewImage", value)
+		}
+	}
+	if !sequence {
+		w.reject("no SequenceNumber")
+	}
+	if !time {
+		w.reject("no ApproximateCreationDateTime")
+	}
+}
+
+func (w *wire) identity(rec *Record, value []byte) {
+	if isNull(value) {
+		return
+	}
+	if value[0] != '{' {
+		w.reject("userIdentity is not an object")
+		return
+	}
+	for key, value := range members(value) {
+		switch string(key) {
+		case `"principalId"`, `"PrincipalId"`:
+			rec.PrincipalID = w.text("userIdentity.principalId", value)
+		case `"type"`, `"Type"`:
+			rec.PrincipalType = w.text("userIdentity.type", value)
+		}
+	}
+}
+
+// text is a string's value, and empty for null.
+func (w *wire) text(name string, value []byte) string {
+	if isNull(value) {
+		return ""
+	}
+	if value[0] != '"' {
+		w.reject("%s is not text", name)
+		return ""
+	}
+	if plain := value[1 : len(value)-1]; bytes.IndexByte(plain, '\\') < 0 && utf8.Valid(plain) {
+		return string(plain)
+	}
+	var text string
+	_ = json.Unmarshal(value, &text) // a valid string
+	return text
+}
+
+func (w *wire) eventName(value []byte) string {
+	switch name := w.text("eventName", value); name {
+	case Insert, Modify, Remove:
+		return name
+	case "":
+		w.reject("no eventName")
+	default:
+		w.reject("eventName is none of %s, %s, %s", Insert, Modify, Remove)
+	}
+	return ""
+}
+
+func (w *wire) sequence(value []byte) string {
+	digits := w.text("SequenceNumber", value)
+	if digits == "" {
+		w.reject("no SequenceNumber")
+		return ""
+	}
+	if err := checkSequence(digits); err != nil {
+		w.reject("SequenceNumber %v", err)
+		return ""
+	}
+	return digits
+}
+
+func (w *wire) time(value []byte) int64 {
+	if isNull(value) {
+		w.reject("no ApproximateCreationDateTime")
+		return 0
+	}
+	ms, err := parseTime(value)
+	if err != nil {
+		w.reject("ApproximateCreationDateTime %v", err)
+	}
+	return ms
+}
+
+func (w *wire) image(name string, value []byte) json.RawMessage {
+	if isNull(value) {
+		return nil
+	}
+	if value[0] != '{' {
+		w.reject("%s is not an object", name)
+		return nil
+	}
+	return bytes.Clone(value)
+}
+
+func isNull(value []byte) bool { return string(value) == "null" }
+
+// splitARN finds table and stream label in a stream's ARN, arn:aws:dynamodb:REGION:ACCOUNT:table/TABLE/stream/LABEL.
+func splitARN(arn string) (table, stream string) {
+	head, stream, _ := strings.Cut(arn, "/stream/")
+	_, table, _ = strings.Cut(head, ":table/")
+	return table, stream
+}
+
+// joinARN is an ARN that splitARN takes apart again. A Record does not keep region and account, so it has none.
+func joinARN(table, stream string) string {
+	switch {
+	case stream != "":
+		return "arn:aws:dynamodb:::table/" + table + "/stream/" + stream
+	case table != "":
+		return "arn:aws:dynamodb:::table/" + table
+	}
+	return ""
+}
+
+// wireRecord is a record as EncodeRecord writes it.
+type wireRecord struct {
+	EventID        string        `json:"eventID"`
+	EventName      string        `json:"eventName"`
+	EventSource    string        `json:"eventSource"`
+	EventSourceARN string        `json:"eventSourceARN,omitempty"`
+	UserIdentity   *wireIdentity `json:"userIdentity,omitempty"`
+	Change         wireChange    `json:"dynamodb"`
+}
+
+type wireIdentity struct {
+	PrincipalID string `json:"principalId"`
+	Type        string `json:"type"`
+}
+
+type wireChange struct {
+	Time     json.RawMessage `json:"ApproximateCreationDateTime"`
+	Keys     json.RawMessage `json:"Keys,omitempty"`
+	New      json.RawMessage `json:"NewImage,omitempty"`
+	Old      json.RawMessage `json:"OldImage,omitempty"`
+	Sequence string          `json:"SequenceNumber"`
+}
+
+// EncodeRecord writes a record as Lambda would deliver it, on one line and without a line end: a file of such lines is a
+// recording, which a Reader reads back. Position is not written. A record that has Err set cannot be written.
+func EncodeRecord(r Record) ([]byte, error) {
+	if r.Err != nil {
+		return nil, fmt.Errorf("write record: %w", r.Err)
+	}
+	w := wireRecord{
+		EventID:        r.EventID,
+		EventName:      r.EventName,
+		EventSourceARN: joinARN(r.Table, r.Stream),
+		EventSource:    "aws:dynamodb",
+		Change: wireChange{
+			Time: appendSeconds(nil, r.Time), Keys: r.Keys, New: r.New, Old: r.Old, Sequence: r.Sequence,
+		},
+	}
+	if r.PrincipalID != "" || r.PrincipalType != "" {
+		w.UserIdentity = &wireIdentity{PrincipalID: r.PrincipalID, Type: r.PrincipalType}
+	}
+	return json.Marshal(w)
+}
+

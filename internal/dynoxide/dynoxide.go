@@ -1,0 +1,196 @@
+// Package dynoxide gives tests a DynamoDB on this machine. It is dynoxide, whose
+// binary npm installs; one process serves one test binary.
+package dynoxide
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/shardquota/shardquota/table/dynamo"
+)
+
+// Environment variables that steer the harness.
+const (
+	envBinary  = "SHARDQUOTA_DYNOXIDE"         // the binary's path
+	envRequire = "SHARDQUOTA_REQUIRE_DYNOXIDE" // a missing binary fails the test, as it does where CI is set
+)
+
+// Region is the region of every client.
+const Region = "us-east-1"
+
+// errMissing says that the binary is not installed.
+var errMissing = errors.New("dynoxide is not installed: run `npm ci` at the root of the repository, or set " + envBinary + " to its path")
+
+// server starts the process at the first use.
+var server = sync.OnceValues(start)
+
+// Start returns the endpoint of the process, as in http://127.0.0.1:8000, and
+// starts it where it does not run yet. It skips the test if dynoxide is not
+// installed, or fails it where CI or SHARDQUOTA_REQUIRE_DYNOXIDE is set. The
+// process ends with the test binary, however that ends.
+func Start(t testing.TB) string {
+	t.Helper()
+	endpoint, err := server()
+	switch {
+	case errors.Is(err, errMissing) && os.Getenv("CI") == "" && os.Getenv(envRequire) == "":
+		t.Skip(err)
+	case err != nil:
+		t.Fatal(err)
+	}
+	return endpoint
+}
+
+// Client returns a client of the process.
+func Client(t testing.TB, options ...func(*dynamodb.Options)) *dynamodb.Client {
+	t.Helper()
+	return dynamodb.New(dynamodb.Options{
+		BaseEndpoint: new(Start(t)),
+		Region:       Region,
+		Credentials:  Credentials(),
+	}, options...)
+}
+
+// Credentials are any: the process takes all.
+func Credentials() aws.CredentialsProvider {
+	return aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+		return aws.Credentials{AccessKeyID: "local", SecretAccessKey: "local"}, nil
+	})
+}
+
+// Name returns a table name that no other test has: the stream of a table
+// outlives it and would be taken over by the next one of its name.
+func Name() string { return "t-" + strings.ToLower(rand.Text()) }
+
+// NewTable creates a table of the layout and returns its name.
+func NewTable(t testing.TB, client *dynamodb.Client) string {
+	t.Helper()
+	name := Name()
+	if _, err := client.CreateTable(t.Context(), dynamo.CreateTableInput(name)); err != nil {
+		t.Fatalf("create table: %v", err)
+	}
+	return name
+}
+
+// watch runs the binary until standard input ends, which it does when the test
+// process is gone, even killed.
+const watch = `"$0" --host 127.0.0.1 --port "$1" & pid=$!; read -r _; kill "$pid"`
+
+// start starts the process. The port is free when it is chosen; should someone
+// take it before dynoxide does, another one is tried.
+func start() (string, error) {
+	binary, err := find()
+	if err != nil {
+		return "", err
+	}
+	for range 3 {
+		var endpoint string
+		if endpoint, err = launch(binary); err == nil {
+			return endpoint, nil
+		}
+	}
+	return "", err
+}
+
+func launch(binary string) (string, error) {
+	port, err := freePort()
+	if err != nil {
+		return "", fmt.Errorf("find a port: %w", err)
+	}
+	process := exec.Command("sh", "-c", watch, binary, strconv.Itoa(port))
+	life, err := process.StdinPipe()
+	if err != nil {
+		return "", fmt.Errorf("start dynoxide: %w", err)
+	}
+	if err := process.Start(); err != nil {
+		return "", fmt.Errorf("start dynoxide: %w", err)
+	}
+	endpoint := fmt.Sprintf("http://127.0.0.1:%d", port)
+	if err := awaitReady(endpoint, 10*time.Second); err != nil {
+		life.Close()
+		return "", errors.Join(err, process.Wait())
+	}
+	keepAlive = life
+	return endpoint, nil
+}
+
+// keepAlive is the end of the pipe that the process lives by; a pipe that
+// nothing refers to would be closed by the garbage collector.
+var keepAlive any
+
+func freePort() (int, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port, nil
+}
+
+// awaitReady polls until the process answers.
+func awaitReady(endpoint string, limit time.Duration) error {
+	deadline := time.After(limit)
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	client := http.Client{Timeout: time.Second}
+	for {
+		response, err := client.Get(endpoint)
+		if err == nil {
+			return response.Body.Close()
+		}
+		select {
+		case <-deadline:
+			return fmt.Errorf("dynoxide does not answer: %w", err)
+		case <-poll.C:
+		}
+	}
+}
+
+// find returns the binary's path: the environment's, or that of the package
+// which npm installed in this directory or one above it.
+func find() (string, error) {
+	if path := os.Getenv(envBinary); path != "" {
+		if _, err := os.Stat(path); err != nil {
+			return "", fmt.Errorf("%s: %w", envBinary, err)
+		}
+		return path, nil
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		path := filepath.Join(dir, "node_modules", "@dynoxide", platform(runtime.GOOS, runtime.GOARCH), "dynoxide")
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errMissing
+		}
+		dir = parent
+	}
+}
+
+// platform names a platform as npm does.
+func platform(goos, goarch string) string {
+	oses := map[string]string{"windows": "win32"}
+	arches := map[string]string{"amd64": "x64", "386": "ia32"}
+	return cmp.Or(oses[goos], goos) + "-" + cmp.Or(arches[goarch], goarch)
+}

@@ -1,0 +1,248 @@
+package quota
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Source is where a new shard's balance of a limit comes from.
+type Source string
+
+// The sources of a balance.
+const (
+	Move Source = "move"  // off the donor whose grant covers the slot
+	Mint Source = "mint"  // fresh allowance: nobody was granted the slot this period
+	Part Source = "share" // a dripping limit's share, or the whole write meter
+)
+
+// Funding is how one limit of a new shard is funded.
+type Funding struct {
+	Limit  string
+	Source Source
+	Amount int64 // millitokens
+	Donor  int   // shard index; meaningful for a move
+	Guard  Guard // what must still hold of the donor; meaningful for a move
+}
+
+// Guard is what the donor of a move must still look like when it is debited:
+// its grant as read and its period still current.
+type Guard struct {
+	Grant       int    // the grant count as read or inferred
+	Legacy      bool   // the donor has no stored grant count: it must still have none, at Count
+	Count       int    // the donor's stored shard count
+	Refilled    int64  // calendar quotas: the donor's last pass must be at or past this edge, epoch ms
+	Applied     *int64 // session quotas: the applied window start as read, epoch ms
+	SessionOnly bool   // the quota is a session quota: Applied is the guard, not Refilled
+}
+
+// Covers reports whether a grant of shard i, sized at grant, covers a slot.
+func Covers(shard, grant, slot int) bool { return slot%grant == shard%grant }
+
+// Fund plans the balances of a new shard at a shard count from its siblings,
+// whose images must all have been taken when their own count had reached it
+// (docs/adr/0002). template is shard 0, whose limits the new shard carries.
+// Results are in the order of the template's limits. The error wraps
+// ErrSchedule.
+func Fund(template *Bucket, siblings []*Bucket, shard, count int, now int64) ([]Funding, error) {
+	if template.Broken != nil {
+		return nil, template.Broken
+	}
+	fundings := make([]Funding, 0, len(template.Limits))
+	for i := range template.Limits {
+		limit := &template.Limits[i]
+		params, err := limit.Effective(now)
+		if err != nil {
+			return nil, err
+		}
+		fundings = append(fundings, limit.fund(params, siblings, shard, count, now))
+	}
+	return fundings, nil
+}
+
+func (l *Limit) fund(params Params, siblings []*Bucket, shard, count int, now int64) Funding {
+	share := Share(params.Capacity, count)
+	switch l.Kind() {
+	case Meter:
+		return Funding{Limit: l.Name, Source: Part, Amount: params.Capacity}
+	case Dripping:
+		return Funding{Limit: l.Name, Source: Part, Amount: share}
+	}
+	donor := donorOf(l.Name, siblings, shard, params.Capacity, now)
+	if donor == nil {
+		return Funding{Limit: l.Name, Source: Mint, Amount: share}
+	}
+	given := donor.Limit(l.Name)
+	return Funding{
+		Limit:  l.Name,
+		Source: Move,
+		Amount: max(0, min(share, given.Balance)),
+		Donor:  donor.Shard,
+		Guard:  guardOf(donor, given, params.Capacity, now),
+	}
+}
+
+// donorOf returns the current-period sibling whose grant covers the slot: the
+// largest grant count, the closest fit, wins; the lowest index on a tie.
+func donorOf(name string, siblings []*Bucket, slot int, capacity, now int64) *Bucket {
+	var best *Bucket
+	var bestGrant int
+	for _, sibling := range siblings {
+		limit := sibling.Limit(name)
+		if limit == nil || sibling.Shard == slot || !limit.IsQuota() || !limit.Current(sibling.Refilled, now) {
+			continue
+		}
+		grant := limit.GrantCount(sibling.Count, capacity)
+		if !Covers(sibling.Shard, grant, slot) {
+			continue
+		}
+		if best == nil || grant > bestGrant || grant == bestGrant && sibling.Shard < best.Shard {
+			best, bestGrant = sibling, grant
+		}
+	}
+	return best
+}
+
+func guardOf(donor *Bucket, limit *Limit, capacity, now int64) Guard {
+	guard := Guard{
+		Grant:  limit.GrantCount(donor.Count, capacity),
+		Legacy: limit.Grant == nil,
+		Count:  donor.Count,
+	}
+	if limit.Kind() == Session {
+		guard.SessionOnly, guard.Applied = true, limit.Window.Applied
+		return guard
+	}
+	guard.Refilled, _ = limit.Resets.Prev(now)
+	return guard
+}
+
+// Freezes returns the grant counts to freeze onto a bucket before its shard
+// count is raised: one for every legacy quota on it, by limit name. Raising
+// the count alone would shrink what the grant is read to cover. A schedule
+// that cannot be read sizes by the base capacity.
+func Freezes(b *Bucket, now int64) []Freeze {
+	var freezes []Freeze
+	for i := range b.Limits {
+		limit := &b.Limits[i]
+		if !limit.IsQuota() || limit.Grant != nil {
+			continue
+		}
+		params, err := limit.Effective(now)
+		if err != nil {
+			params = limit.Base
+		}
+		freezes = append(freezes, Freeze{limit.Name, limit.GrantCount(b.Count, params.Capacity)})
+	}
+	return freezes
+}
+
+// Freeze is a grant count to be stored where none is.
+type Freeze struct {
+	Limit string
+	Grant int
+}
+
+// Row is the ledger of one quota of one (entity, resource) in the current
+// period, millitokens.
+type Row struct {
+	Limit     string
+	Capacity  int64 // effective, undivided
+	Held      int64 // balances of the shards whose grant is current
+	Granted   int64 // fresh grants, by disjoint coverage
+	Grantable int64 // what uncovered slots are still owed
+	TopUp     int64 // what an operator added to the shards whose grant is current
+	Conserved bool
+}
+
+// grantClass is the set of slots that a grant covers: those equal to residue
+// modulo count.
+type grantClass struct{ residue, count int }
+
+// Audit draws up the ledger of a quota from all shards of one (entity,
+// resource). It is conserved when what was granted and what is still owed make
+// up the capacity, up to the rounding of a share, and no two fresh grants
+// overlap. The error wraps ErrSchedule.
+func Audit(name string, shards []*Bucket, now int64) (Row, error) {
+	row := Row{Limit: name}
+	count := 1
+	var classes []grantClass
+	for _, b := range shards {
+		limit := b.Limit(name)
+		if limit == nil || !limit.IsQuota() {
+			continue
+		}
+		if b.Broken != nil {
+			return Row{}, b.Broken
+		}
+		params, err := limit.Effective(now)
+		if err != nil {
+			return Row{}, err
+		}
+		if row.Capacity == 0 || b.Shard == 0 {
+			row.Capacity = params.Capacity
+		}
+		count = max(count, b.Count)
+		if !limit.Current(b.Refilled, now) {
+			continue
+		}
+		row.Held += limit.Balance
+		row.TopUp += limit.TopUp
+		grant := limit.GrantCount(b.Count, params.Capacity)
+		classes = append(classes, grantClass{b.Shard % grant, grant})
+	}
+	fresh, disjoint := outermost(classes)
+	for _, class := range fresh {
+		row.Granted += Share(row.Capacity, class.count)
+	}
+	uncovered := uncoveredSlots(fresh, count)
+	row.Grantable = int64(uncovered) * Share(row.Capacity, count)
+	rounding := int64(len(fresh) + uncovered)
+	missing := row.Capacity - row.Granted - row.Grantable
+	row.Conserved = disjoint && missing >= 0 && missing <= rounding
+	return row, nil
+}
+
+// outermost keeps the classes that lie in no other: a grant inside another one
+// was moved off it, not granted afresh. disjoint is false where two shards
+// were granted the same slots.
+func outermost(classes []grantClass) (fresh []grantClass, disjoint bool) {
+	slices.SortFunc(classes, func(a, b grantClass) int {
+		return cmp.Or(cmp.Compare(a.count, b.count), cmp.Compare(a.residue, b.residue))
+	})
+	disjoint = true
+	for i, class := range classes {
+		if i > 0 && class == classes[i-1] {
+			disjoint = false
+			continue
+		}
+		inside := slices.ContainsFunc(fresh, func(outer grantClass) bool {
+			return Covers(class.residue, outer.count, outer.residue)
+		})
+		if !inside {
+			fresh = append(fresh, class)
+		}
+	}
+	return fresh, disjoint
+}
+
+func uncoveredSlots(fresh []grantClass, count int) int {
+	uncovered := 0
+	for slot := range count {
+		covered := slices.ContainsFunc(fresh, func(class grantClass) bool {
+			return Covers(class.residue, class.count, slot)
+		})
+		if !covered {
+			uncovered++
+		}
+	}
+	return uncovered
+}
+
+// String renders a funding for a report.
+func (f Funding) String() string {
+	if f.Source == Move {
+		return fmt.Sprintf("%s: %d moved off shard %d", f.Limit, f.Amount, f.Donor)
+	}
+	return fmt.Sprintf("%s: %d (%s)", f.Limit, f.Amount, f.Source)
+}

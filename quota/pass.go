@@ -1,0 +1,275 @@
+package quota
+
+import "fmt"
+
+// Change is what a pass does to one limit.
+type Change struct {
+	Limit   string
+	Read    int64  // the balance the change was computed from, millitokens
+	Delta   int64  // added to the balance, so that concurrent spending still counts
+	Restore bool   // a reset or a roll: stamp the grant count and end the period's top-up
+	Applied *int64 // window start to record as applied, epoch ms; nil leaves it
+	Roll    *int64 // the window start being rolled, which must still be the stored one
+	Max     *int64 // the balance must not be above this when the pass is written; nil asks nothing
+}
+
+// Pass is one materialising pass of one bucket: every limit on the item
+// brought to Refilled. It holds only while the item still has the Expect
+// values and a shard count of at most Count.
+type Pass struct {
+	Changes        []Change
+	Refilled       int64  // the new time of the pass, epoch ms
+	Valid          *int64 // new valid-until, epoch ms; nil leaves it. Pins the item's schedule
+	Count          int    // shard count the pass was sized at
+	ExpectRefilled int64
+	ExpectValid    *int64
+	Why            []Reason // why it is worth a write; never empty
+}
+
+// Reason is why a pass is written.
+type Reason string
+
+// The reasons of a pass.
+const (
+	Short  Reason = "short"  // less than the demand just observed
+	Over   Reason = "over"   // above its ceiling
+	Reset  Reason = "reset"  // a calendar edge has passed
+	Rolled Reason = "rolled" // a session window opened elsewhere
+	NotDue Reason = ""       // nothing to write
+)
+
+// Demand is what was just consumed of each limit, millitokens by limit name.
+type Demand map[string]int64
+
+// PlanPass decides whether a bucket needs a materialising pass at now, and
+// which. It returns nil where none is worth a write: some limit must be due a
+// restore, over its ceiling, or hold less than the demand. Whatever the reason, the pass materialises every limit on the item,
+// since it moves the time that all of them refill from.
+//
+// A disabled bucket and one with an ended window that was never applied are
+// left alone. The error wraps ErrSchedule.
+func PlanPass(b *Bucket, demand Demand, now int64) (*Pass, error) {
+	if b.Broken != nil {
+		return nil, b.Broken
+	}
+	if b.Disabled || b.missedWindow(now) {
+		return nil, nil
+	}
+	pass, err := Materialise(b, demand, now)
+	if err != nil || len(pass.Why) == 0 {
+		return nil, err
+	}
+	return pass, nil
+}
+
+// Materialise plans the pass of a bucket at now whether or not it is worth a
+// write. The caller has made sure that the bucket may be touched.
+func Materialise(b *Bucket, demand Demand, now int64) (*Pass, error) {
+	pass := &Pass{
+		Count:          b.Count,
+		Refilled:       max(now, b.Refilled, b.lastWindow()),
+		ExpectRefilled: b.Refilled,
+		ExpectValid:    b.Valid,
+	}
+	ceilings := make([]int64, len(b.Limits))
+	for i := range b.Limits {
+		limit := &b.Limits[i]
+		change, reason, ceiling, err := limit.materialise(b, demand[limit.Name], now)
+		if err != nil {
+			return nil, err
+		}
+		if reason != NotDue {
+			pass.Why = append(pass.Why, reason)
+		}
+		ceilings[i] = ceiling
+		pass.Changes = append(pass.Changes, change)
+	}
+	pass.restamp(b, ceilings, now)
+	pass.dropIdle()
+	return pass, nil
+}
+
+// materialise brings one limit to now.
+func (l *Limit) materialise(b *Bucket, demand, now int64) (c Change, why Reason, ceiling int64, err error) {
+	params, err := l.Effective(now)
+	if err != nil {
+		return Change{}, NotDue, 0, err
+	}
+	change := Change{Limit: l.Name, Read: l.Balance}
+	target := l.Balance
+	switch kind := l.Kind(); {
+	case kind == Session && l.Window.pending(b.Refilled):
+		why, target = Rolled, l.rollTarget(Share(params.Capacity, b.Count))
+		change.Restore, change.Roll = true, l.Window.Start
+	case kind == Calendar && l.resetDue(b.Refilled, now):
+		why, target = Reset, Share(params.Capacity, b.Count)
+		change.Restore = true
+	default:
+		target, why = l.refill(b, params, demand, now)
+	}
+	if kind := l.Kind(); kind == Session && l.Window.Start != nil && !same(l.Window.Applied, l.Window.Start) {
+		change.Applied = l.Window.Start
+	}
+	change.Delta = target - l.Balance
+	if change.Delta > 0 {
+		change.Max = new(change.Read)
+	}
+	ceiling = l.Ceiling(b.Count, params.Capacity)
+	if change.Restore {
+		ceiling = Share(params.Capacity, b.Count)
+	}
+	return change, why, ceiling, nil
+}
+
+// refill drips or trims a limit whose period has not turned, and says whether
+// that alone is worth a write. The write meter never is: its drip is counted
+// from the time of the last pass by everyone who reads it.
+func (l *Limit) refill(b *Bucket, params Params, demand, now int64) (target int64, why Reason) {
+	ceiling := l.Ceiling(b.Count, params.Capacity)
+	rate := Share(params.Refill, b.Count)
+	switch l.Kind() {
+	case Meter:
+		return drip(l.Balance, ceiling, params.Refill, params.Period, now-b.Refilled), NotDue
+	case Calendar, Session:
+		rate = 0
+	}
+	target = drip(l.Balance, ceiling, rate, params.Period, now-b.Refilled)
+	switch {
+	case target < l.Balance:
+		why = Over
+	case target > l.Balance && l.Balance < demand && !l.Soft:
+		why = Short
+	}
+	return target, why
+}
+
+// rollTarget is the balance after a roll: the share less what was consumed
+// since the window start was propagated here, so that spending between the
+// two is charged to the new window.
+func (l *Limit) rollTarget(share int64) int64 {
+	if l.Window.Mark == nil {
+		return share
+	}
+	return share - max(0, l.Consumed-*l.Window.Mark)
+}
+
+// restamp gives the pass a new valid-until where the stored one has passed and
+// the next boundary is known. The fast path then spends again without looking,
+// so every balance is pinned to its ceiling.
+func (p *Pass) restamp(b *Bucket, ceilings []int64, now int64) {
+	if b.Valid == nil || *b.Valid > now {
+		return
+	}
+	boundary, ok := b.NextBoundary(now)
+	if !ok || boundary <= now {
+		return
+	}
+	p.Valid = &boundary
+	for i := range p.Changes {
+		change := &p.Changes[i]
+		if change.Max == nil {
+			change.Max = new(ceilings[i] - min(change.Delta, 0))
+		}
+	}
+}
+
+// dropIdle removes the changes that would write nothing.
+func (p *Pass) dropIdle() {
+	kept := p.Changes[:0]
+	for _, change := range p.Changes {
+		if change.Delta != 0 || change.Restore || change.Applied != nil || change.Max != nil {
+			kept = append(kept, change)
+		}
+	}
+	p.Changes = kept
+}
+
+// Apply does to a bucket in memory what writing the pass does to the item.
+func (p *Pass) Apply(b *Bucket) {
+	for _, change := range p.Changes {
+		limit := b.Limit(change.Limit)
+		limit.Balance += change.Delta
+		if change.Restore {
+			limit.Grant, limit.TopUp = new(p.Count), 0
+		}
+		if change.Applied != nil {
+			limit.Window.Applied = change.Applied
+		}
+	}
+	b.Refilled = p.Refilled
+	if p.Valid != nil {
+		b.Valid = p.Valid
+	}
+}
+
+// SamePins reports whether a pass planned from one image of a bucket would
+// find the other as it expects, but for balances.
+func (b *Bucket) SamePins(other *Bucket) bool {
+	return b.Refilled == other.Refilled && b.Count == other.Count &&
+		(b.Valid == nil && other.Valid == nil || same(b.Valid, other.Valid))
+}
+
+// NextBoundary returns the first instant after now at which a schedule changes
+// the bucket's parameters, a reset falls or a session window ends: what a
+// valid-until must not reach past. It is not after now where a window still
+// has to be opened by a use. ok is false when nothing on the bucket is bound
+// to time.
+func (b *Bucket) NextBoundary(now int64) (boundary int64, ok bool) {
+	offer := func(t int64, found bool) {
+		if found && (!ok || t < boundary) {
+			boundary, ok = t, true
+		}
+	}
+	for i := range b.Limits {
+		limit := &b.Limits[i]
+		switch limit.Kind() {
+		case Meter:
+			continue
+		case Calendar:
+			offer(limit.Resets.Next(now))
+		case Session:
+			offer(limit.Window.end(now), true)
+		}
+		offer(limit.Schedule.NextChange(now))
+	}
+	return boundary, ok
+}
+
+// end is when the window ends, or now where none was ever opened.
+func (w *Window) end(now int64) int64 {
+	if w.Start == nil {
+		return now
+	}
+	return *w.Start + w.Length
+}
+
+// missedWindow reports whether a window was propagated here and ended before
+// anyone applied it. The next use opens another; until then the item is not to
+// be touched, since a pass would record the dead window as applied.
+func (b *Bucket) missedWindow(now int64) bool {
+	for i := range b.Limits {
+		l := &b.Limits[i]
+		if l.Kind() == Session && l.Window.pending(b.Refilled) && !l.Window.live(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// lastWindow is the newest window start on the bucket, epoch ms, 0 for none.
+// The time of a pass never falls below it.
+func (b *Bucket) lastWindow() int64 {
+	var last int64
+	for i := range b.Limits {
+		l := &b.Limits[i]
+		if l.Kind() == Session && l.Window.Start != nil {
+			last = max(last, *l.Window.Start)
+		}
+	}
+	return last
+}
+
+func same(a, b *int64) bool { return a != nil && b != nil && *a == *b }
+
+// String renders a change for a report: the limit and what is added to it.
+func (c Change) String() string { return fmt.Sprintf("%s%+d", c.Limit, c.Delta) }

@@ -1,0 +1,315 @@
+package table
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/shardquota/shardquota/quota"
+)
+
+// Attributes of a bucket item.
+const (
+	AttrEntityID   = "entity_id"
+	AttrResource   = "resource"
+	AttrShardCount = "shard_count"
+	AttrDisabled   = "disabled"
+	AttrRefilled   = "rf"
+	AttrValid      = "vu"
+	AttrSchedule   = "sched"
+	AttrResets     = "rsched"
+	AttrZone       = "sched_tz"
+)
+
+// Field is the last part of a limit's attribute name, b_{limit}_{field}.
+type Field string
+
+// Fields of a limit on a bucket item.
+const (
+	FieldBalance  Field = "tk"
+	FieldConsumed Field = "tc"
+	FieldCapacity Field = "cp"
+	FieldRefill   Field = "ra"
+	FieldPeriod   Field = "rp"
+	FieldSchedule Field = "sched"
+	FieldResets   Field = "rsched"
+	FieldStart    Field = "ws"
+	FieldLength   Field = "rsa"
+	FieldApplied  Field = "wa"
+	FieldMark     Field = "wtc"
+	FieldGrant    Field = "gc"
+	FieldTopUp    Field = "tu"
+	FieldSoft     Field = "soft"
+
+	FieldResetCount Field = "rn" // how many resets an operator made
+)
+
+// noSchedule is the value of a limit's schedule attribute that says it has
+// none, whatever the item's default.
+const noSchedule = "-"
+
+const limitPrefix = "b_"
+
+// Attr is the attribute that holds a field of a limit.
+func Attr(limit string, field Field) string { return limitPrefix + limit + "_" + string(field) }
+
+// SplitAttr is the inverse of Attr, ok is false for an attribute of no limit. A
+// limit's name may hold underscores; a field never does.
+func SplitAttr(name string) (limit string, field Field, ok bool) {
+	rest, ok := strings.CutPrefix(name, limitPrefix)
+	if !ok {
+		return "", "", false
+	}
+	at := strings.LastIndexByte(rest, '_')
+	if at <= 0 {
+		return "", "", false
+	}
+	return rest[:at], Field(rest[at+1:]), true
+}
+
+// ErrItem says that an item cannot be read as what its key says it is. Its
+// text names the attribute's field and the cause, never a value.
+var ErrItem = errors.New("malformed item")
+
+// Bucket is a bucket item: what the rules need of it, and the item itself,
+// which holds whatever else the layout or a newer client put on it.
+type Bucket struct {
+	Key Key
+	quota.Bucket
+	Item Item
+}
+
+// DecodeBucket reads a bucket item. A schedule that does not parse does not
+// fail the item: it is reported in the bucket's Broken. The error wraps
+// ErrItem or ErrKey.
+func DecodeBucket(item Item) (*Bucket, error) {
+	pk, sk := item.Key()
+	if sk != StateSK {
+		return nil, fmt.Errorf("%w: not a bucket", ErrKey)
+	}
+	key, err := ParseKey(pk)
+	if err != nil {
+		return nil, err
+	}
+	r := reader{item: item}
+	b := &Bucket{Key: key, Item: item, Bucket: quota.Bucket{
+		Shard:    key.Shard,
+		Count:    max(1, int(r.number(AttrShardCount, 1, math.MaxInt32))),
+		Refilled: r.number(AttrRefilled, 0, quota.MaxTime),
+		Valid:    r.optional(AttrValid, quota.MaxTime),
+		Disabled: r.flag(AttrDisabled),
+	}}
+	for _, name := range limitNames(item) {
+		limit, broken := r.limit(name)
+		b.Limits = append(b.Limits, limit)
+		if broken != nil && b.Broken == nil {
+			b.Broken = broken
+		}
+	}
+	if r.err == nil && len(b.Limits) == 0 {
+		r.fail("limits", "there are none")
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return b, nil
+}
+
+// ShardCount reads a bucket item's shard count: 1 where it is absent or less.
+// The error wraps ErrItem.
+func (item Item) ShardCount() (int, error) {
+	r := reader{item: item}
+	count := max(1, int(r.number(AttrShardCount, 1, math.MaxInt32)))
+	return count, r.err
+}
+
+// limitNames lists the limits on a bucket item, sorted: those with a balance
+// and a capacity.
+func limitNames(item Item) []string {
+	var names []string
+	for attr := range item {
+		name, field, ok := SplitAttr(attr)
+		if ok && field == FieldBalance && item[Attr(name, FieldCapacity)] != nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// reader reads attributes and keeps the first thing that is wrong.
+type reader struct {
+	item Item
+	err  error
+}
+
+func (r *reader) fail(what, cause string) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: %s: %s", ErrItem, what, cause)
+	}
+}
+
+func (r *reader) limit(name string) (limit quota.Limit, broken error) {
+	at := func(field Field) string { return Attr(name, field) }
+	limit = quota.Limit{
+		Name:     name,
+		Balance:  r.number(at(FieldBalance), 0, quota.MaxAmount),
+		Consumed: r.number(at(FieldConsumed), 0, quota.MaxAmount),
+		Base: quota.Params{
+			Capacity: r.natural(at(FieldCapacity), quota.MaxAmount),
+			Refill:   r.natural(at(FieldRefill), quota.MaxAmount),
+			Period:   r.natural(at(FieldPeriod), quota.MaxTime),
+		},
+		TopUp: r.natural(at(FieldTopUp), quota.MaxAmount),
+		Soft:  r.item[at(FieldSoft)] != nil,
+	}
+	if grant := r.optional(at(FieldGrant), math.MaxInt32); grant != nil {
+		limit.Grant = new(int(*grant))
+	}
+	if name == quota.WriteMeter {
+		return limit, nil
+	}
+	limit.Schedule, limit.Resets, broken = r.schedules(name)
+	if limit.Resets.Empty() && broken == nil {
+		limit.Window = quota.Window{
+			Length:  1000 * r.natural(at(FieldLength), quota.MaxTime/1000),
+			Start:   r.optional(at(FieldStart), quota.MaxTime),
+			Applied: r.optional(at(FieldApplied), quota.MaxTime),
+			Mark:    r.optional(at(FieldMark), quota.MaxAmount),
+		}
+	}
+	return limit, broken
+}
+
+// schedules reads a limit's schedules: its own, or the item's default unless
+// the limit is marked as having none.
+func (r *reader) schedules(limit string) (quota.Schedule, quota.Resets, error) {
+	zone := r.string(AttrZone)
+	schedule, err := quota.ParseSchedule(r.inherited(Attr(limit, FieldSchedule), AttrSchedule), zone)
+	if err != nil {
+		return schedule, quota.Resets{}, fmt.Errorf("%w: schedule of limit %s: %w", quota.ErrSchedule, limit, err)
+	}
+	resets, err := quota.ParseResets(r.inherited(Attr(limit, FieldResets), AttrResets), zone)
+	if err != nil {
+		return schedule, resets, fmt.Errorf("%w: reset schedule of limit %s: %w", quota.ErrSchedule, limit, err)
+	}
+	return schedule, resets, nil
+}
+
+func (r *reader) inherited(own, fallback string) string {
+	switch text := r.string(own); text {
+	case noSchedule:
+		return ""
+	case "":
+		return r.string(fallback)
+	default:
+		return text
+	}
+}
+
+func (r *reader) string(name string) string {
+	value, present := r.item[name]
+	if !present {
+		return ""
+	}
+	text, ok := value.(*types.AttributeValueMemberS)
+	if !ok {
+		r.fail(name, "not a string")
+		return ""
+	}
+	return text.Value
+}
+
+func (r *reader) flag(name string) bool {
+	value, _ := r.item[name].(*types.AttributeValueMemberBOOL)
+	return value != nil && value.Value
+}
+
+// number reads a whole number of at most limit on either side of zero, or
+// fallback where the attribute is absent.
+func (r *reader) number(name string, fallback, limit int64) int64 {
+	if value := r.optional(name, limit); value != nil {
+		return *value
+	}
+	return fallback
+}
+
+func (r *reader) natural(name string, limit int64) int64 {
+	value := r.number(name, 0, limit)
+	if value < 0 {
+		r.fail(name, "negative")
+	}
+	return value
+}
+
+func (r *reader) optional(name string, limit int64) *int64 {
+	value, present := r.item[name]
+	if !present {
+		return nil
+	}
+	number, ok := value.(*types.AttributeValueMemberN)
+	if !ok {
+		r.fail(name, "not a number")
+		return nil
+	}
+	parsed, err := strconv.ParseInt(number.Value, 10, 64)
+	switch {
+	case err != nil:
+		r.fail(name, "not a whole number of 64 bits")
+	case parsed > limit || parsed < -limit:
+		r.fail(name, "out of range")
+	}
+	return &parsed
+}
+
+// Fill writes the fields that the rules read back to an item, so that a bucket
+// that was decoded and changed can be stored. Everything else on the item
+// stays. Schedules are not written: they live on the item.
+func (b *Bucket) Fill() {
+	setNumber := func(name string, value int64) { b.Item[name] = N(strconv.FormatInt(value, 10)) }
+	setOptional := func(name string, value *int64) {
+		if value == nil {
+			delete(b.Item, name)
+			return
+		}
+		setNumber(name, *value)
+	}
+	for name, value := range b.Key.indexKeys() {
+		b.Item[name] = S(value)
+	}
+	b.Item[AttrPK], b.Item[AttrSK] = S(b.Key.PK()), S(StateSK)
+	setNumber(AttrShardCount, int64(b.Count))
+	setNumber(AttrRefilled, b.Refilled)
+	setOptional(AttrValid, b.Valid)
+	for i := range b.Limits {
+		l := &b.Limits[i]
+		setNumber(Attr(l.Name, FieldBalance), l.Balance)
+		setNumber(Attr(l.Name, FieldConsumed), l.Consumed)
+		setOptional(Attr(l.Name, FieldGrant), widen(l.Grant))
+		setOptional(Attr(l.Name, FieldTopUp), nonzero(l.TopUp))
+		if l.Kind() == quota.Session {
+			setOptional(Attr(l.Name, FieldStart), l.Window.Start)
+			setOptional(Attr(l.Name, FieldApplied), l.Window.Applied)
+			setOptional(Attr(l.Name, FieldMark), l.Window.Mark)
+		}
+	}
+}
+
+func nonzero(n int64) *int64 {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
+func widen(n *int) *int64 {
+	if n == nil {
+		return nil
+	}
+	return new(int64(*n))
+}

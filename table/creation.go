@@ -1,0 +1,84 @@
+package table
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/shardquota/shardquota/quota"
+)
+
+// Creation is a new shard and what funds it.
+type Creation struct {
+	Bucket *Bucket         // the new shard, its Item complete
+	Moves  []quota.Funding // the fundings that are moves of more than nothing
+}
+
+// Donor is one shard and everything that is moved off it.
+type Donor struct {
+	Shard int
+	Moves []quota.Funding // sorted by limit
+}
+
+// Donors groups the moves by the shard that gives, by ascending shard.
+func (c Creation) Donors() []Donor {
+	byShard := map[int][]quota.Funding{}
+	for _, move := range c.Moves {
+		byShard[move.Donor] = append(byShard[move.Donor], move)
+	}
+	var donors []Donor
+	for _, shard := range slices.Sorted(maps.Keys(byShard)) {
+		moves := byShard[shard]
+		slices.SortFunc(moves, func(a, b quota.Funding) int { return strings.Compare(a.Limit, b.Limit) })
+		donors = append(donors, Donor{shard, moves})
+	}
+	return donors
+}
+
+// Complete is the new shard's item under the key that its bucket has.
+func (c Creation) Complete() Item {
+	item := c.Bucket.Item.Clone()
+	item[AttrPK], item[AttrSK] = S(c.Bucket.Key.PK()), S(StateSK)
+	return item
+}
+
+// Landed reports whether a stored item is what this creation put, at most spent
+// from since: every attribute but balances and consumption is equal, the time
+// of the last pass among them, and no limit holds or has consumed more or less
+// in sum than was put. Either this very creation landed, its answer lost, or
+// another writer made an equal one in the same millisecond. Both ways the shard
+// is there with the balances of this creation and the donors were debited once,
+// so calling it created is right. An item that was passed, raised or topped up
+// since is not recognised; that it exists is then all that can be said.
+func (c Creation) Landed(stored Item) bool {
+	if !maps.EqualFunc(unspent(c.Complete()), unspent(stored), equalValues) {
+		return false
+	}
+	b, err := DecodeBucket(stored)
+	if err != nil {
+		return false
+	}
+	for i := range c.Bucket.Limits {
+		put := &c.Bucket.Limits[i]
+		now := b.Limit(put.Name)
+		if now == nil || now.Balance+now.Consumed != put.Balance+put.Consumed {
+			return false
+		}
+	}
+	return true
+}
+
+// unspent is an item without what spending changes.
+func unspent(item Item) Item {
+	kept := item.Clone()
+	maps.DeleteFunc(kept, func(name string, _ types.AttributeValue) bool {
+		_, field, ok := SplitAttr(name)
+		return ok && (field == FieldBalance || field == FieldConsumed)
+	})
+	return kept
+}
+
+func equalValues(a, b types.AttributeValue) bool { return reflect.DeepEqual(a, b) }

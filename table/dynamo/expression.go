@@ -1,0 +1,152 @@
+package dynamo
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/shardquota/shardquota/table"
+)
+
+// expression is a conditional update under construction. Every attribute and
+// every value gets a positional alias. The conditions are all to hold.
+type expression struct {
+	names   map[string]string // attribute by alias
+	values  table.Item        // value by alias; nil while there is none
+	aliases map[string]string // alias by attribute
+
+	sets, adds, removes, conditions []string
+}
+
+func newExpression() *expression {
+	return &expression{names: map[string]string{}, aliases: map[string]string{}}
+}
+
+// name returns the alias of an attribute.
+func (e *expression) name(attribute string) string {
+	alias, ok := e.aliases[attribute]
+	if !ok {
+		alias = "#" + strconv.Itoa(len(e.names))
+		e.names[alias], e.aliases[attribute] = attribute, alias
+	}
+	return alias
+}
+
+// value returns a new alias for a value.
+func (e *expression) value(value types.AttributeValue) string {
+	if e.values == nil {
+		e.values = table.Item{}
+	}
+	alias := ":" + strconv.Itoa(len(e.values))
+	e.values[alias] = value
+	return alias
+}
+
+func (e *expression) number(n int64) string { return e.value(table.N(strconv.FormatInt(n, 10))) }
+
+// update renders what is to be done, in the order in which it was said; nil
+// where it is nothing.
+func (e *expression) update() *string {
+	var clauses []string
+	add := func(verb string, actions []string) {
+		if len(actions) > 0 {
+			clauses = append(clauses, verb+" "+strings.Join(actions, ", "))
+		}
+	}
+	add("SET", e.sets)
+	add("ADD", e.adds)
+	add("REMOVE", e.removes)
+	return some(strings.Join(clauses, " "))
+}
+
+// condition renders what must hold; nil where it is nothing.
+func (e *expression) condition() *string { return some(strings.Join(e.conditions, " AND ")) }
+
+func some(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+func (e *expression) set(attribute string, value types.AttributeValue) {
+	e.sets = append(e.sets, e.name(attribute)+" = "+e.value(value))
+}
+
+func (e *expression) setNumber(attribute string, n int64) {
+	e.set(attribute, table.N(strconv.FormatInt(n, 10)))
+}
+
+// setNumberOnce sets an attribute that is not there yet.
+func (e *expression) setNumberOnce(attribute string, n int64) {
+	name := e.name(attribute)
+	e.sets = append(e.sets, name+" = if_not_exists("+name+", "+e.number(n)+")")
+}
+
+// add adds to a number, counting from 0 where it is absent.
+func (e *expression) add(attribute, decimal string) {
+	e.adds = append(e.adds, e.name(attribute)+" "+e.value(table.N(decimal)))
+}
+
+func (e *expression) addNumber(attribute string, n int64) {
+	e.add(attribute, strconv.FormatInt(n, 10))
+}
+
+func (e *expression) remove(attribute string) { e.removes = append(e.removes, e.name(attribute)) }
+
+func (e *expression) require(condition string) { e.conditions = append(e.conditions, condition) }
+
+func (e *expression) exists(attribute string) string {
+	return "attribute_exists(" + e.name(attribute) + ")"
+}
+
+func (e *expression) absent(attribute string) string {
+	return "attribute_not_exists(" + e.name(attribute) + ")"
+}
+
+func (e *expression) is(attribute string, n int64) string {
+	return e.name(attribute) + " = " + e.number(n)
+}
+
+func (e *expression) atMost(attribute string, n int64) string {
+	return e.name(attribute) + " <= " + e.number(n)
+}
+
+func (e *expression) atLeast(attribute string, n int64) string {
+	return e.name(attribute) + " >= " + e.number(n)
+}
+
+// isOrAbsent is is, where nil stands for an absent attribute.
+func (e *expression) isOrAbsent(attribute string, n *int64) string {
+	if n == nil {
+		return e.absent(attribute)
+	}
+	return e.is(attribute, *n)
+}
+
+// reads is is, for an attribute whose absence reads as zero.
+func (e *expression) reads(attribute string, n int64) string {
+	if n == 0 {
+		return either(e.absent(attribute), e.is(attribute, 0))
+	}
+	return e.is(attribute, n)
+}
+
+// countIs requires a stored shard count that reads as n: an absent one and one
+// below 1 read as 1.
+func (e *expression) countIs(n int) string {
+	if n == 1 {
+		return e.countAtMost(1)
+	}
+	return e.is(table.AttrShardCount, int64(n))
+}
+
+// countAtMost requires a stored shard count of at most n, which is at least 1.
+func (e *expression) countAtMost(n int) string {
+	return either(e.absent(table.AttrShardCount), e.atMost(table.AttrShardCount, int64(n)))
+}
+
+func either(a, b string) string { return "(" + a + " OR " + b + ")" }
+
+func both(a, b string) string { return "(" + a + " AND " + b + ")" }

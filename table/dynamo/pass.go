@@ -1,0 +1,90 @@
+package dynamo
+
+import (
+	"context"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
+)
+
+// Pass implements table.Store.
+//
+// The client may have retried a write whose answer was lost. The retry finds
+// the bucket's time moved and is refused. It is reported as lost, since nothing
+// on the item says whose pass moved it; planning from the item that comes with
+// the refusal finds nothing left to do.
+func (s *Store) Pass(ctx context.Context, bucket *table.Bucket, pass *quota.Pass) (table.PassResult, error) {
+	stored, refused, err := s.update(ctx, "write pass", bucketKey(bucket.Key), passExpression(bucket, pass), types.ReturnValueNone)
+	if err != nil {
+		return table.PassResult{}, err
+	}
+	if refused {
+		return table.PassResult{Current: decodable(stored)}, nil
+	}
+	return table.PassResult{Applied: true}, nil
+}
+
+// decodable reads an item as a bucket, nil where there is none or it cannot be
+// read.
+func decodable(item table.Item) *table.Bucket {
+	if item == nil {
+		return nil
+	}
+	b, err := table.DecodeBucket(item)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+func passExpression(bucket *table.Bucket, pass *quota.Pass) *expression {
+	e := newExpression()
+	e.require(e.exists(table.AttrPK))
+	e.require(e.reads(table.AttrRefilled, pass.ExpectRefilled))
+	e.require(e.isOrAbsent(table.AttrValid, pass.ExpectValid))
+	e.require(e.countAtMost(pass.Count))
+	e.setNumber(table.AttrRefilled, max(pass.Refilled, pass.ExpectRefilled))
+	if pass.Valid != nil {
+		e.setNumber(table.AttrValid, *pass.Valid)
+		e.require(e.sameSchedule(bucket.Item[table.AttrSchedule]))
+	}
+	for _, change := range pass.Changes {
+		e.change(change, pass.Count)
+		if table.Unlocked(pass) {
+			e.require(e.is(table.Attr(change.Limit, table.FieldBalance), change.Read))
+			e.require(e.reads(table.Attr(change.Limit, table.FieldConsumed), bucket.Limit(change.Limit).Consumed))
+		}
+	}
+	return e
+}
+
+// sameSchedule requires the item's default schedule to be as read, nil for none.
+func (e *expression) sameSchedule(read types.AttributeValue) string {
+	if read == nil {
+		return e.absent(table.AttrSchedule)
+	}
+	return e.name(table.AttrSchedule) + " = " + e.value(read)
+}
+
+// change adds what a pass does to one limit.
+func (e *expression) change(change quota.Change, count int) {
+	balance := table.Attr(change.Limit, table.FieldBalance)
+	if change.Delta != 0 {
+		e.addNumber(balance, change.Delta)
+	}
+	if change.Restore {
+		e.setNumber(table.Attr(change.Limit, table.FieldGrant), int64(count))
+		e.remove(table.Attr(change.Limit, table.FieldTopUp))
+	}
+	if change.Applied != nil {
+		e.setNumber(table.Attr(change.Limit, table.FieldApplied), *change.Applied)
+	}
+	if change.Max != nil {
+		e.require(e.atMost(balance, *change.Max))
+	}
+	if change.Roll != nil {
+		e.require(e.is(table.Attr(change.Limit, table.FieldStart), *change.Roll))
+	}
+}

@@ -1,0 +1,79 @@
+package table
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Names of the table's keys and of the attributes that every item kind shares.
+const (
+	AttrPK     = "PK"
+	AttrSK     = "SK"
+	AttrGSI2PK = "GSI2PK"
+	AttrGSI2SK = "GSI2SK"
+	AttrGSI3PK = "GSI3PK"
+	AttrGSI3SK = "GSI3SK"
+	AttrGSI4PK = "GSI4PK"
+	AttrGSI4SK = "GSI4SK"
+	AttrTTL    = "ttl"
+)
+
+// StateSK is the sort key of every bucket item.
+const StateSK = "#STATE"
+
+const bucketMark = "/BUCKET#"
+
+// ErrKey says that a key is not one of the layout's.
+var ErrKey = errors.New("malformed key")
+
+// Group names the shards of one entity's use of one resource.
+type Group struct {
+	Namespace, Entity, Resource string
+}
+
+// Key names one bucket: one shard of a group.
+type Key struct {
+	Group
+	Shard int
+}
+
+// At returns the key of a shard of the group.
+func (g Group) At(shard int) Key { return Key{g, shard} }
+
+// PK is the bucket's partition key.
+func (k Key) PK() string {
+	return k.Namespace + bucketMark + k.Entity + "#" + k.Resource + "#" + strconv.Itoa(k.Shard)
+}
+
+// ParseKey reads a bucket's partition key. The error wraps ErrKey and does not
+// hold the key, which may be a secret.
+func ParseKey(pk string) (Key, error) {
+	namespace, rest, ok := strings.Cut(pk, bucketMark)
+	if !ok || namespace == "" || strings.Contains(namespace, "/") {
+		return Key{}, fmt.Errorf("%w: no namespace before BUCKET#", ErrKey)
+	}
+	parts := strings.Split(rest, "#")
+	if len(parts) != 3 || parts[0] == "" || parts[1] == "" {
+		return Key{}, fmt.Errorf("%w: not entity, resource and shard", ErrKey)
+	}
+	shard, err := strconv.Atoi(parts[2])
+	if err != nil || shard < 0 || strconv.Itoa(shard) != parts[2] {
+		return Key{}, fmt.Errorf("%w: the shard is not an index", ErrKey)
+	}
+	return Key{Group{namespace, parts[0], parts[1]}, shard}, nil
+}
+
+// indexKeys are the index keys of a bucket item.
+func (k Key) indexKeys() map[string]string {
+	shard := strconv.Itoa(k.Shard)
+	return map[string]string{
+		AttrGSI2PK: k.Namespace + "/RESOURCE#" + k.Resource,
+		AttrGSI2SK: "BUCKET#" + k.Entity + "#" + shard,
+		AttrGSI3PK: k.Namespace + "/ENTITY#" + k.Entity,
+		AttrGSI3SK: "BUCKET#" + k.Resource + "#" + shard,
+		AttrGSI4PK: k.Namespace,
+		AttrGSI4SK: "BUCKET#" + k.Entity + "#" + k.Resource + "#" + shard,
+	}
+}

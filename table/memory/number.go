@@ -1,0 +1,144 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/shardquota/shardquota/table"
+)
+
+// maxDigits is how many significant digits a number of DynamoDB has.
+const maxDigits = 38
+
+var (
+	errNotNumber = errors.New("not a number")
+	errTooLong   = fmt.Errorf("more than %d significant digits", maxDigits)
+
+	decimalText = regexp.MustCompile(`^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$`)
+)
+
+// maxText bounds the text of a number: a sign, 38 digits and the zeros that a
+// magnitude of 130 adds on either side, with room to spare.
+const maxText = 512
+
+// add returns the sum of two numbers in their decimal text, exactly.
+func add(a, b string) (string, error) {
+	x, errX := strconv.ParseInt(a, 10, 64)
+	y, errY := strconv.ParseInt(b, 10, 64)
+	if errX == nil && errY == nil && fits(x, y) {
+		return strconv.FormatInt(x+y, 10), nil
+	}
+	left, okLeft := rational(a)
+	right, okRight := rational(b)
+	if !okLeft || !okRight {
+		return "", errNotNumber
+	}
+	return decimal(left.Add(left, right))
+}
+
+func fits(x, y int64) bool {
+	const half = math.MaxInt64 / 2
+	return -half <= x && x <= half && -half <= y && y <= half
+}
+
+// compare compares a number in its decimal text with a whole one; ok is false
+// where the text is not a number.
+func compare(a string, b int64) (order int, ok bool) {
+	if x, err := strconv.ParseInt(a, 10, 64); err == nil {
+		switch {
+		case x < b:
+			return -1, true
+		case x > b:
+			return 1, true
+		default:
+			return 0, true
+		}
+	}
+	x, ok := rational(a)
+	if !ok {
+		return 0, false
+	}
+	return x.Cmp(new(big.Rat).SetInt64(b)), true
+}
+
+func rational(text string) (*big.Rat, bool) {
+	if len(text) > maxText || !decimalText.MatchString(text) {
+		return nil, false
+	}
+	return new(big.Rat).SetString(text)
+}
+
+// decimal renders a number as DynamoDB returns it: no sign for what is not
+// negative, no exponent, no zeros that say nothing.
+func decimal(x *big.Rat) (string, error) {
+	places, _ := x.FloatPrec()
+	text := x.FloatString(places)
+	digits := strings.Replace(strings.TrimPrefix(text, "-"), ".", "", 1)
+	if len(strings.Trim(digits, "0")) > maxDigits {
+		return "", errTooLong
+	}
+	return text, nil
+}
+
+// canonicalItem copies an item with its numbers in the form that DynamoDB
+// returns; what is not a number it leaves as it is. nil stays nil.
+func canonicalItem(item table.Item) table.Item {
+	if item == nil {
+		return nil
+	}
+	return canonicalMap(item)
+}
+
+func canonicalMap(values map[string]types.AttributeValue) map[string]types.AttributeValue {
+	result := make(map[string]types.AttributeValue, len(values))
+	for name, value := range values {
+		result[name] = canonical(value)
+	}
+	return result
+}
+
+func canonical(value types.AttributeValue) types.AttributeValue {
+	switch v := value.(type) {
+	case *types.AttributeValueMemberN:
+		return table.N(canonicalNumber(v.Value))
+	case *types.AttributeValueMemberNS:
+		numbers := make([]string, len(v.Value))
+		for i, number := range v.Value {
+			numbers[i] = canonicalNumber(number)
+		}
+		slices.Sort(numbers)
+		return &types.AttributeValueMemberNS{Value: numbers}
+	case *types.AttributeValueMemberM:
+		return &types.AttributeValueMemberM{Value: canonicalMap(v.Value)}
+	case *types.AttributeValueMemberL:
+		list := make([]types.AttributeValue, len(v.Value))
+		for i, element := range v.Value {
+			list[i] = canonical(element)
+		}
+		return &types.AttributeValueMemberL{Value: list}
+	default:
+		return value
+	}
+}
+
+func canonicalNumber(text string) string {
+	if x, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return strconv.FormatInt(x, 10)
+	}
+	x, ok := rational(text)
+	if !ok {
+		return text
+	}
+	if result, err := decimal(x); err == nil {
+		return result
+	}
+	return text
+}

@@ -1,0 +1,145 @@
+package table
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// Attributes of a usage item besides its counters, which are one number for
+// each limit name. Readers take every other number on the item for a counter,
+// so the delivery marks are strings.
+const (
+	AttrWindow      = "window"
+	AttrWindowStart = "window_start"
+	AttrTotalEvents = "total_events"
+	markPrefix      = "mark#" // no limit name holds a #
+)
+
+// UsageSK is what the sort key of every usage item begins with.
+const UsageSK = "#USAGE#"
+
+// UsageKey names one usage item: what one (entity, resource) consumed in one
+// window of time.
+type UsageKey struct {
+	Group
+	Window string // hourly, daily or monthly
+	Start  string // 2026-11-30T10:00:00Z
+}
+
+// PK is the usage item's partition key, that of its entity.
+func (k UsageKey) PK() string { return k.Namespace + "/ENTITY#" + k.Entity }
+
+// SK is the usage item's sort key.
+func (k UsageKey) SK() string { return UsageSK + k.Resource + "#" + k.Start + "#" + k.Window }
+
+// Usage is consumption to be counted once.
+type Usage struct {
+	Key      UsageKey
+	Counters map[string]int64 // millitokens by limit name, net of refunds
+	Events   int64            // writes that consumed or refunded anything
+	Sources  []Source         // sorted by shard, none twice
+	Expires  int64            // epoch seconds; 0 never
+}
+
+// Source is one bucket's part in a Usage: the marks (events.Mark) of the first
+// and the last of its records that are counted in it.
+type Source struct {
+	Shard       int
+	First, Last string
+}
+
+// MarkAttr is the attribute of a usage item that holds how far the records of
+// one shard are counted.
+func MarkAttr(shard int) string { return markPrefix + strconv.Itoa(shard) }
+
+// Marks returns the delivery marks on a usage item by shard.
+func (item Item) Marks() map[int]string {
+	marks := map[int]string{}
+	for name := range item {
+		if text, ok := strings.CutPrefix(name, markPrefix); ok {
+			if shard, err := strconv.Atoi(text); err == nil {
+				marks[shard] = item.text(name)
+			}
+		}
+	}
+	return marks
+}
+
+// reservedUsage are the attributes of a usage item that no counter may be
+// named like.
+var reservedUsage = []string{
+	AttrPK, AttrSK, AttrGSI2PK, AttrGSI2SK, AttrGSI4PK, AttrGSI4SK, "GSI1PK", "GSI1SK", AttrGSI3PK, AttrGSI3SK,
+	AttrTTL, AttrEntityID, AttrResource, AttrWindow, AttrWindowStart, AttrTotalEvents,
+}
+
+// CanCount reports whether a limit of that name can have a counter on a usage
+// item: the names of the item's own attributes cannot.
+func CanCount(limit string) bool {
+	return limit != "" && !strings.Contains(limit, "#") && !slices.Contains(reservedUsage, limit)
+}
+
+// Check returns an error where a counter could not be told from the item's own
+// attributes. It wraps ErrItem.
+func (u Usage) Check() error {
+	for limit := range u.Counters {
+		if !CanCount(limit) {
+			return fmt.Errorf("%w: no counter can be named %q", ErrItem, limit)
+		}
+	}
+	return nil
+}
+
+// Labels are the attributes that say what a usage item is, in the order in
+// which they are written: all of them strings.
+func (k UsageKey) Labels() [][2]string {
+	return [][2]string{
+		{AttrEntityID, k.Entity},
+		{AttrResource, k.Resource},
+		{AttrWindow, k.Window},
+		{AttrWindowStart, k.Start},
+		{AttrGSI2PK, k.Namespace + "/RESOURCE#" + k.Resource},
+		{AttrGSI2SK, "USAGE#" + k.Start + "#" + k.Entity},
+		{AttrGSI4PK, k.Namespace},
+		{AttrGSI4SK, k.PK()},
+	}
+}
+
+// ParseUsage reads back a usage item's key and its counters, as the decimal
+// text they are stored as. The error wraps ErrItem or ErrKey.
+func ParseUsage(item Item) (UsageKey, map[string]string, error) {
+	pk, sk := item.Key()
+	namespace, _, ok := strings.Cut(pk, "/ENTITY#")
+	if !ok || !strings.HasPrefix(sk, UsageSK) {
+		return UsageKey{}, nil, fmt.Errorf("%w: not a usage item", ErrKey)
+	}
+	key := UsageKey{
+		Group:  Group{namespace, item.text(AttrEntityID), item.text(AttrResource)},
+		Window: item.text(AttrWindow),
+		Start:  item.text(AttrWindowStart),
+	}
+	counters := map[string]string{}
+	for name, value := range item {
+		number, ok := value.(*types.AttributeValueMemberN)
+		if ok && CanCount(name) {
+			counters[name] = number.Value
+		}
+	}
+	return key, counters, nil
+}
+
+// Tokens renders millitokens as tokens, exactly: 1500 is "1.5".
+func Tokens(milli int64) string {
+	sign := ""
+	whole, part := milli/1000, milli%1000
+	if milli < 0 {
+		sign, whole, part = "-", -whole, -part
+	}
+	if part == 0 {
+		return sign + strconv.FormatInt(whole, 10)
+	}
+	return sign + strconv.FormatInt(whole, 10) + "." + strings.TrimRight(fmt.Sprintf("%03d", part), "0")
+}
