@@ -42,6 +42,10 @@ func fold(batch []Delivery, report *Report) []*bucket {
 			byKey[b.key] = b
 			buckets = append(buckets, b)
 		}
+		if len(b.writes) > 0 && d.Change.Mark <= b.last().Mark {
+			report.Duplicates++ // delivered twice within one batch
+			continue
+		}
 		b.writes = append(b.writes, write{d.Change, i, countable(d.Change.Consumed(), i, d.Record, report)})
 	}
 	return buckets

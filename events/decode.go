@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
-
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
@@ -64,7 +62,7 @@ func decodeImage(which string, raw json.RawMessage) (*table.Bucket, error) {
 	if raw == nil {
 		return nil, fmt.Errorf("%w: no %s image", ErrRecord, which)
 	}
-	item, err := attributevalue.UnmarshalMapJSON(raw)
+	item, err := table.ParseItem(raw)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s image is not attributes", ErrRecord, which)
 	}

@@ -55,6 +55,8 @@ func (e *ReadError) Unwrap() error { return e.Err }
 type Reader struct {
 	file  string
 	input io.Reader // what to read; nil once src is there
+	large int       // maxRecord and
+	huge  int       // maxPayload, but for tests
 	src   *source
 	err   error // what Next returned last, if an error
 
@@ -80,7 +82,7 @@ type Reader struct {
 // NewReader reads r, which the positions of records and errors call file. It reads nothing before Next is called, and
 // does not close r.
 func NewReader(r io.Reader, file string) *Reader {
-	return &Reader{file: file, input: r}
+	return &Reader{file: file, input: r, large: maxRecord, huge: maxPayload}
 }
 
 // Next is the next record. Where its Err is set, it alone is to be rejected, and the reading goes on. Next's own error is
@@ -115,8 +117,8 @@ func (r *Reader) step() (rec Record, ok bool, err error) {
 
 // open looks at the first bytes: they tell gzip from text.
 func (r *Reader) open() error {
-	input := bufio.NewReaderSize(r.input, 64<<10)
-	r.src, r.input = newSource(input), nil
+	input := bufio.NewReaderSize(r.input, 16<<10)
+	r.src, r.input = newSource(input, r.large), nil
 	if magic, _ := input.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		unzip, err := gzip.NewReader(input)
 		if err != nil {
@@ -408,8 +410,8 @@ func (r *Reader) beginPayload(next byte) error {
 		return nil
 	}
 	r.payloadAt = r.position(r.src.pos)
-	r.src.limit = maxPayload
-	defer func() { r.src.limit = maxRecord }()
+	r.src.limit = r.huge
+	defer func() { r.src.limit = r.large }()
 	return r.skip(func(value []byte) {
 		var text string
 		_ = json.Unmarshal(value, &text) // valid, and a string

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
@@ -94,8 +95,15 @@ func rendered(t testing.TB, r Record) string {
 	return fmt.Sprintf("%+v %s", r, text)
 }
 
+// Bounds that tests can pass without much text, though the buffer must outgrow its first size.
+const (
+	testRecord  = 100_000
+	testPayload = 400_000
+)
+
 func readAll(r io.Reader) ([]Record, error) {
 	reader := NewReader(r, "test.json")
+	reader.large, reader.huge = testRecord, testPayload
 	var records []Record
 	for {
 		rec, err := reader.Next()
@@ -106,6 +114,29 @@ func readAll(r io.Reader) ([]Record, error) {
 			return records, err
 		}
 		records = append(records, rec)
+	}
+}
+
+// readWhole reads a sound file.
+func readWhole(t testing.TB, data []byte) []Record {
+	t.Helper()
+	records, err := readAll(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return records
+}
+
+// isBeginning compares everything, positions too.
+func isBeginning(t testing.TB, got, want []Record) {
+	t.Helper()
+	if len(got) > len(want) {
+		t.Fatalf("%d records, want %d at most", len(got), len(want))
+	}
+	for i := range got {
+		if !reflect.DeepEqual(got[i], want[i]) {
+			t.Fatalf("record %d:\n got %+v\nwant %+v", i, got[i], want[i])
+		}
 	}
 }
 
@@ -230,7 +261,7 @@ func TestReaderCountsLines(t *testing.T) {
 func TestReaderErrors(t *testing.T) {
 	good := string(mustEncode(t, wantRecords(t)[0]))
 	event := `{"Records":[` + good + `]}`
-	long := strings.Repeat(" ", maxRecord+1)
+	long := strings.Repeat(" ", testRecord+1)
 	for _, tt := range []struct {
 		name, in string
 		records  int
@@ -264,10 +295,10 @@ func TestReaderErrors(t *testing.T) {
 		{"raw line end in text", "{\"Records\":[{\"a\":\"b\n\"}]}", 0, 19, `invalid character '\n' in string literal`},
 		{"Records is text", `{"Records":"user-7"}`, 0, 11, "Records is not an array"},
 		{"quote missing", `{"Records":[{"a":"b,"c":"d"},{"a":"b"}]}`, 0, 21, "record 1, byte 21: invalid character 'c' after object key:value pair"},
-		{"large element", `{"Records":[{},{"a":"` + strings.ReplaceAll(long, " ", "x") + `"}]}`, 1, -1, "record 2, byte %d: a value is larger than 8 MB"},
-		{"large record", `{"a":"` + strings.ReplaceAll(long, " ", "x") + `"}`, 0, -1, "a value is larger than 8 MB"},
-		{"large record of members", `{` + strings.Repeat(`"a":"b",`, 1+maxRecord/8) + `"a":1}`, 0, -1, "a value is larger than 8 MB"},
-		{"record padded large", `{"a":` + long + `1}`, 0, -1, "a value is larger than 8 MB"},
+		{"large element", `{"Records":[{},{"a":"` + strings.ReplaceAll(long, " ", "x") + `"}]}`, 1, -1, "record 2, byte %d: a value is larger than 100000 bytes"},
+		{"large record", `{"a":"` + strings.ReplaceAll(long, " ", "x") + `"}`, 0, -1, "a value is larger than 100000 bytes"},
+		{"large record of members", `{` + strings.Repeat(`"a":"b",`, 1+testRecord/8) + `"a":1}`, 0, -1, "a value is larger than 100000 bytes"},
+		{"record padded large", `{"a":` + long + `1}`, 0, -1, "a value is larger than 100000 bytes"},
 		{"bad JSON in a payload", `{"payload":"{\"Records\":[{},{x"}`, 1, 11, "record 2, byte 11: payload, byte 16: invalid character 'x' looking for beginning of object key string"},
 		{"cut payload", `{"payload":"{\"Records\":[{}"}`, 1, 11, "payload, byte 14: cut short: unexpected EOF"},
 		{"empty payload", `{"payload":""}`, 0, 11, "payload, byte 0: holds no records"},
@@ -312,8 +343,8 @@ func TestReaderAccepts(t *testing.T) {
 		{"documents of all kinds", good + "[" + good + "," + good + "]\n" + `{"Records":[` + good + "]} " + good, 5},
 		{"payload of one record", `{"payload":` + good + `}`, 1},
 		{"payload of null", `{"payload":null}`, 1},
-		{"much white space", strings.Repeat("\n", 3*maxRecord) + `{"Records":[` + strings.Repeat(" ", 2*maxRecord) + good + `]}`, 1},
-		{"large payload", `{"payload":"{\"Records\":[` + strings.Repeat(" ", 2*maxRecord) + `]}"}`, 0},
+		{"much white space", strings.Repeat("\n", 3*testRecord) + `{"Records":[` + strings.Repeat(" ", 2*testRecord) + good + `]}`, 1},
+		{"large payload", `{"payload":"{\"Records\":[` + strings.Repeat(" ", 2*testRecord) + `]}"}`, 0},
 	} {
 		got, err := readAll(strings.NewReader(tt.in))
 		if err != nil || len(got) != tt.records {
@@ -324,12 +355,12 @@ func TestReaderAccepts(t *testing.T) {
 
 // A large payload does not make the next record's bound any wider.
 func TestReaderPayloadBound(t *testing.T) {
-	in := `{"payload":"{\"Records\":[` + strings.Repeat(" ", maxPayload) + `]}"}`
-	if _, err := readAll(strings.NewReader(in)); err == nil || !strings.HasSuffix(err.Error(), "a value is larger than 64 MB") {
+	in := `{"payload":"{\"Records\":[` + strings.Repeat(" ", testPayload) + `]}"}`
+	if _, err := readAll(strings.NewReader(in)); err == nil || !strings.HasSuffix(err.Error(), "a value is larger than 400000 bytes") {
 		t.Errorf("got %v", err)
 	}
-	in = `{"payload":"{\"Records\":[` + strings.Repeat(" ", 2*maxRecord) + `]}"}{"a":"` + strings.Repeat("x", maxRecord) + `"}`
-	if _, err := readAll(strings.NewReader(in)); err == nil || !strings.HasSuffix(err.Error(), "a value is larger than 8 MB") {
+	in = `{"payload":"{\"Records\":[` + strings.Repeat(" ", 2*testRecord) + `]}"}{"a":"` + strings.Repeat("x", testRecord) + `"}`
+	if _, err := readAll(strings.NewReader(in)); err == nil || !strings.HasSuffix(err.Error(), "a value is larger than 100000 bytes") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -380,13 +411,17 @@ func TestReaderErrorIsFinal(t *testing.T) {
 func TestReaderPassesOnFailures(t *testing.T) {
 	broken := errors.New("broken pipe")
 	data := testFile(t, "records.jsonl")
+	want := readWhole(t, data)
 	for n := range len(data) {
 		in := io.MultiReader(bytes.NewReader(data[:n]), iotest.ErrReader(broken))
 		got, err := readAll(in)
 		if !errors.Is(err, broken) {
 			t.Fatalf("after %d bytes: %v", n, err)
 		}
-		sameRecords(t, got, wantRecords(t)[:bytes.Count(data[:n], newline)+atLineEnd(data, n)])
+		isBeginning(t, got, want)
+		if n := bytes.Count(data[:n], newline) + atLineEnd(data, n); len(got) != n {
+			t.Fatalf("%d records, want %d", len(got), n)
+		}
 	}
 }
 
@@ -434,7 +469,7 @@ func TestReaderCutAnywhere(t *testing.T) {
 		t.Run(format.file, func(t *testing.T) {
 			t.Parallel()
 			data := testFile(t, format.file)
-			want := formatRecords(t, format.arn)
+			want := readWhole(t, data)
 			ends := documents(t, data)
 			sound, ok := 0, false
 			for n := range len(data) {
@@ -453,10 +488,7 @@ func TestReaderCutAnywhere(t *testing.T) {
 				if err != nil && n > 0 && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, ErrEmpty) {
 					t.Fatalf("cut at %d: %v", n, err)
 				}
-				if len(got) > len(want) {
-					t.Fatalf("cut at %d: %d records", n, len(got))
-				}
-				sameRecords(t, got, want[:len(got)])
+				isBeginning(t, got, want)
 			}
 		})
 	}
@@ -469,18 +501,17 @@ func TestReaderCutGzip(t *testing.T) {
 	first := zip(t, lines[:second])
 	for name, file := range map[string]struct {
 		data  []byte
-		arn   bool
 		sound int // cut here, the file is sound
 	}{
-		"lambda":  {zip(t, testFile(t, "lambda.json")), true, -1},
-		"get":     {zip(t, testFile(t, "get-records.json")), false, -1},
-		"failure": {zip(t, testFile(t, "failure-text.json")), true, -1},
-		"lines":   {zip(t, lines), true, -1},
-		"members": {zip(t, lines[:second], lines[second:]), true, len(first)},
+		"lambda":  {zip(t, testFile(t, "lambda.json")), -1},
+		"get":     {zip(t, testFile(t, "get-records.json")), -1},
+		"failure": {zip(t, testFile(t, "failure-text.json")), -1},
+		"lines":   {zip(t, lines), -1},
+		"members": {zip(t, lines[:second], lines[second:]), len(first)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			want := formatRecords(t, file.arn)
+			want := readWhole(t, file.data)
 			for n := range len(file.data) {
 				got, err := readAll(bytes.NewReader(file.data[:n]))
 				if (err == nil) != (n == file.sound) {
@@ -489,7 +520,7 @@ func TestReaderCutGzip(t *testing.T) {
 				if n == file.sound && len(got) != 1 {
 					t.Fatalf("cut at %d: %d records", n, len(got))
 				}
-				sameRecords(t, got, want[:len(got)])
+				isBeginning(t, got, want)
 			}
 		})
 	}
@@ -526,33 +557,34 @@ func TestReaderCorruptGzip(t *testing.T) {
 }
 
 // generate writes n records as one document of the wanted kind.
-func generate(w *io.PipeWriter, n int, record []byte, open, between, closing string) {
-	_, err := io.WriteString(w, open)
-	for i := 0; i < n && err == nil; i++ {
+func generate(pipe *io.PipeWriter, n int, record []byte, open, between, closing string) {
+	w := bufio.NewWriter(pipe) // whose error is sticky
+	_, _ = w.WriteString(open)
+	for i := range n {
 		if i > 0 {
-			_, err = io.WriteString(w, between)
+			_, _ = w.WriteString(between)
 		}
-		if err == nil {
-			_, err = w.Write(record)
-		}
+		_, _ = w.Write(record)
 	}
-	if err == nil {
-		_, err = io.WriteString(w, closing)
-	}
-	w.CloseWithError(err)
+	_, _ = w.WriteString(closing)
+	pipe.CloseWithError(w.Flush())
 }
 
 func TestReaderMemory(t *testing.T) {
-	n := 200_000
-	if testing.Short() {
-		n = 20_000
-	}
-	record := mustEncode(t, wantRecords(t)[2])
-	for _, tt := range []struct{ name, open, between, closing string }{
-		{"event", `{"Records":[`, ",", "]}"},
-		{"lines", "", "\n", "\n"},
+	record := mustEncode(t, Record{EventName: Remove, Sequence: "1", Keys: json.RawMessage(`{"PK":{"S":"a"},"SK":{"S":"b"}}`)})
+	for _, tt := range []struct {
+		name                   string
+		n                      int
+		open, between, closing string
+	}{
+		{"event", 200_000, `{"Records":[`, ",", "]}"},
+		{"lines", 50_000, "", "\n", "\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			n := tt.n
+			if testing.Short() {
+				n /= 10
+			}
 			out, in := io.Pipe()
 			go generate(in, n, record, tt.open, tt.between, tt.closing)
 			r := NewReader(out, "pipe")

@@ -26,8 +26,8 @@ type source struct {
 	deepest int // nesting of the values framed since hold
 }
 
-func newSource(r io.Reader) *source {
-	return &source{r: r, buf: make([]byte, 0, 64<<10), keep: -1, limit: maxRecord, line: 1}
+func newSource(r io.Reader, limit int) *source {
+	return &source{r: r, buf: make([]byte, 0, 32<<10), keep: -1, limit: limit, line: 1}
 }
 
 // inMemory is a source over text that is held anyway; it never copies or bounds it.
@@ -97,7 +97,7 @@ func (s *source) lineAt(i int) int {
 var newline = []byte{'\n'}
 
 func (s *source) tooLarge() error {
-	return fmt.Errorf("a value is larger than %d MB", s.limit>>20)
+	return fmt.Errorf("a value is larger than %d bytes", s.limit)
 }
 
 // hold makes the next byte the first one that is kept, and kept returns what was kept up to pos. The bytes are good

@@ -255,4 +255,3 @@ func EncodeRecord(r Record) ([]byte, error) {
 	}
 	return json.Marshal(w)
 }
-

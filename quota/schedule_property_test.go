@@ -3,6 +3,7 @@ package quota
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -54,7 +55,7 @@ var clockChanges = []struct{ zone, at string }{
 	{"UTC", "2028-02-29T00:00:00Z"},
 	{"America/New_York", "2026-03-08T07:00:00Z"},
 	{"America/New_York", "2026-11-01T06:00:00Z"},
-	{"America/New_York", "2028-12-31T12:00:00Z"}, // ZoneBounds errs on the last day of a leap year
+	{"America/New_York", "2028-12-31T12:00:00Z"},
 	{"Europe/Berlin", "2040-12-31T12:00:00Z"},
 	{"Europe/Berlin", "2026-10-25T01:00:00Z"},
 	{"Australia/Lord_Howe", "2026-04-04T15:00:00Z"},
@@ -64,10 +65,48 @@ var clockChanges = []struct{ zone, at string }{
 	{"America/Havana", "2026-11-01T05:00:00Z"},   // two midnights
 	{"Pacific/Apia", "2011-12-30T10:00:00Z"},     // no 30 December
 	{"Pacific/Kwajalein", "1993-08-21T12:00:00Z"},
-	{"America/Ciudad_Juarez", "2022-12-01T00:00:00Z"}, // ZoneBounds errs before the zone's last change
+	{"America/Ciudad_Juarez", "2022-12-01T00:00:00Z"},
 	{"Africa/Casablanca", "2026-02-15T02:00:00Z"},
 	{"Africa/Monrovia", "1972-01-07T00:44:30Z"}, // from an offset of 44 minutes and a half
 	{"Asia/Kathmandu", "1986-01-01T00:00:00Z"},
+}
+
+// The zone files of testdata/zones are slim ones, as embedded in a Go binary: they
+// leave to a rule what the fat ones of most hosts tabulate up to 2037, and
+// ZoneBounds errs on rules.
+func TestZonesServedByRule(t *testing.T) {
+	for _, c := range []struct{ file, cron, now, prev, next string }{
+		{"Berlin", "0 0 * * *", "2028-12-31T12:00:00Z", "2028-12-30T23:00Z", "2028-12-31T23:00Z"},
+		{"Berlin", "0 0 1 * *", "2028-12-31T12:00:00Z", "2028-11-30T23:00Z", "2028-12-31T23:00Z"},
+		{"Ciudad_Juarez", "0 0 20 * *", "2022-12-15T00:00:00Z", "2022-11-20T06:00Z", "2022-12-20T07:00Z"},
+		{"Ciudad_Juarez", "30 0 30 * *", "2022-11-30T12:00:00Z", "2022-11-30T06:30Z", "2022-12-30T07:30Z"},
+	} {
+		p, err := newCronPattern([5]string(strings.Fields(c.cron)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := Resets{entries: []zonedPattern{{cronPattern: p, zone: slimZone(t, c.file)}}}
+		now := at(t, c.now)
+		if got := clock(r.Prev(now)); got != c.prev {
+			t.Errorf("%s in %s: Prev(%s) = %s, want %s", c.cron, c.file, c.now, got, c.prev)
+		}
+		if got := clock(r.Next(now)); got != c.next {
+			t.Errorf("%s in %s: Next(%s) = %s, want %s", c.cron, c.file, c.now, got, c.next)
+		}
+	}
+}
+
+func slimZone(t *testing.T, name string) *time.Location {
+	t.Helper()
+	data, err := os.ReadFile("testdata/zones/" + name + ".tzif")
+	if err != nil {
+		t.Fatal(err)
+	}
+	zone, err := time.LoadLocationFromTZData(name, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return zone
 }
 
 // randomField draws a field that is often a wildcard and seldom rare.

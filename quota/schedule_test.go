@@ -72,6 +72,7 @@ func TestResetEdges(t *testing.T) {
 		{"nor have two that do", "1;", "", "2026-06-05T12:00:00Z", "never", "never"},
 		{"nor a pattern that names everything", "1D1-31w1", "", "2026-06-05T12:00:00Z", "never", "never"},
 		{"02:30 on the last Sunday of March, if the 29th, never comes in Berlin", "1m30h2D29M3w*/7", "Europe/Berlin", "2026-06-05T12:00:00Z", "never", "never"},
+		{"Monrovia gave up 44 minutes and a half inside a minute", "1m0h12D7M1", "Africa/Monrovia", "1972-01-06T00:00:00Z", "1971-01-07T12:45Z", "1972-01-07T12:00Z"},
 		{"before the epoch", "1m0h0", "", "1969-12-31T23:59:59Z", "1969-12-31T00:00Z", "1970-01-01T00:00Z"},
 	} {
 		t.Run(c.why, func(t *testing.T) {
@@ -172,6 +173,7 @@ func TestEffectiveOverflow(t *testing.T) {
 	}{
 		{s, Params{Capacity: math.MaxInt64, Period: 1}},
 		{s, Params{Capacity: 1, Refill: math.MaxInt64, Period: 1}},
+		{mustSchedule(t, "1s3000", ""), Params{Capacity: math.MaxInt64, Period: 1}},
 		{huge, Params{Capacity: math.MaxInt64, Period: 1}},
 		{huge, Params{Capacity: math.MaxInt64/1_000_000 + 1, Period: 1}},
 		{s, Params{Capacity: -1, Period: 1}},

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -174,8 +175,10 @@ func (r *reader) limit(name string) (limit quota.Limit, broken error) {
 	if name == quota.WriteMeter {
 		return limit, nil
 	}
-	limit.Schedule, limit.Resets, broken = r.schedules(name)
-	if limit.Resets.Empty() && broken == nil {
+	var unscheduled, unreset error
+	limit.Schedule, unscheduled = r.schedule(name)
+	limit.Resets, unreset = r.resets(name)
+	if limit.Resets.Empty() && unreset == nil {
 		limit.Window = quota.Window{
 			Length:  1000 * r.natural(at(FieldLength), quota.MaxTime/1000),
 			Start:   r.optional(at(FieldStart), quota.MaxTime),
@@ -183,22 +186,27 @@ func (r *reader) limit(name string) (limit quota.Limit, broken error) {
 			Mark:    r.optional(at(FieldMark), quota.MaxAmount),
 		}
 	}
-	return limit, broken
+	return limit, cmp.Or(unscheduled, unreset)
 }
 
-// schedules reads a limit's schedules: its own, or the item's default unless
-// the limit is marked as having none.
-func (r *reader) schedules(limit string) (quota.Schedule, quota.Resets, error) {
-	zone := r.string(AttrZone)
-	schedule, err := quota.ParseSchedule(r.inherited(Attr(limit, FieldSchedule), AttrSchedule), zone)
+// schedule reads a limit's schedule: its own, or the item's default unless the
+// limit is marked as having none.
+func (r *reader) schedule(limit string) (quota.Schedule, error) {
+	schedule, err := quota.ParseSchedule(r.inherited(Attr(limit, FieldSchedule), AttrSchedule), r.string(AttrZone))
 	if err != nil {
-		return schedule, quota.Resets{}, fmt.Errorf("%w: schedule of limit %s: %w", quota.ErrSchedule, limit, err)
+		err = fmt.Errorf("%w: schedule of limit %s: %w", quota.ErrSchedule, limit, err)
 	}
-	resets, err := quota.ParseResets(r.inherited(Attr(limit, FieldResets), AttrResets), zone)
+	return schedule, err
+}
+
+// resets reads a limit's reset schedule in the same way. That its schedule
+// cannot be read does not keep it from being known as a quota.
+func (r *reader) resets(limit string) (quota.Resets, error) {
+	resets, err := quota.ParseResets(r.inherited(Attr(limit, FieldResets), AttrResets), r.string(AttrZone))
 	if err != nil {
-		return schedule, resets, fmt.Errorf("%w: reset schedule of limit %s: %w", quota.ErrSchedule, limit, err)
+		err = fmt.Errorf("%w: reset schedule of limit %s: %w", quota.ErrSchedule, limit, err)
 	}
-	return schedule, resets, nil
+	return resets, err
 }
 
 func (r *reader) inherited(own, fallback string) string {

@@ -10,13 +10,11 @@ import (
 
 // change returns the bucket as a recorded change leaves it.
 func change(before *table.Bucket, c *events.Change) (*table.Bucket, error) {
-	item := before.Item.Clone()
 	var recorded table.Item
 	if c.Old != nil {
 		recorded = c.Old.Item
 	}
-	patch(item, recorded, c.New.Item)
-	after, err := table.DecodeBucket(item)
+	after, err := table.DecodeBucket(patch(before.Item, recorded, c.New.Item))
 	if err != nil {
 		return nil, err
 	}
@@ -32,19 +30,22 @@ func change(before *table.Bucket, c *events.Change) (*table.Bucket, error) {
 	return after, nil
 }
 
-// patch sets on an item what a change set and removes what it removed, but for
-// the attributes that are accounted for. Limits that come or go do so whole.
-func patch(item, from, to table.Item) {
+// patch returns an item with what a change set and without what it removed, but
+// for the attributes that are accounted for. Limits that come or go do so
+// whole.
+func patch(item, from, to table.Item) table.Item {
+	patched := item.Clone()
 	for name, value := range to {
 		if !reflect.DeepEqual(from[name], value) && (!accounted(name) || arrives(name, item)) {
-			item[name] = value
+			patched[name] = value
 		}
 	}
 	for name := range from {
 		if to[name] == nil && (!accounted(name) || leaves(name, to)) {
-			delete(item, name)
+			delete(patched, name)
 		}
 	}
+	return patched
 }
 
 // arrives reports whether an attribute belongs to a limit that the item does

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
-
 	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/events"
 	"github.com/shardquota/shardquota/quota"
@@ -77,7 +75,7 @@ func identify(record events.Record) (itemID, bool) {
 
 // put stores an item that is no bucket and no usage as it was recorded.
 func (d *driver) put(image json.RawMessage) {
-	if item, err := attributevalue.UnmarshalMapJSON(image); err == nil && len(item) > 0 {
+	if item, err := table.ParseItem(image); err == nil {
 		d.store.Put(item)
 	}
 }

@@ -10,8 +10,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
-
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -60,17 +58,14 @@ func plain(r io.Reader) (io.Reader, error) {
 	return gzip.NewReader(buffered)
 }
 
-var (
-	errNotAttributes = errors.New("not an item in DynamoDB JSON")
-	errNoKey         = errors.New("item without PK and SK")
-)
+var errNoKey = errors.New("item without PK and SK")
 
 func parseItem(line []byte) (table.Item, error) {
-	item, err := attributevalue.UnmarshalMapJSON(line)
+	item, err := table.ParseItem(line)
 	if err != nil {
-		return nil, errNotAttributes
+		return nil, err
 	}
-	if pk, sk := table.Item(item).Key(); pk == "" || sk == "" {
+	if pk, sk := item.Key(); pk == "" || sk == "" {
 		return nil, errNoKey
 	}
 	return item, nil
@@ -89,7 +84,7 @@ func dumpTable(name string, items []table.Item) (err error) {
 	}()
 	out := bufio.NewWriter(file)
 	for _, item := range items {
-		line, err := attributevalue.MarshalMapJSON(item)
+		line, err := table.FormatItem(item)
 		if err != nil {
 			return errors.Join(err, file.Close())
 		}

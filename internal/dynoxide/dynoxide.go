@@ -90,7 +90,7 @@ func NewTable(t testing.TB, client *dynamodb.Client) string {
 
 // watch runs the binary until standard input ends, which it does when the test
 // process is gone, even killed.
-const watch = `"$0" --host 127.0.0.1 --port "$1" & pid=$!; read -r _; kill "$pid"`
+const watch = `"$0" --host 127.0.0.1 --port "$1" & pid=$!; read -r _; kill "$pid"; wait "$pid"`
 
 // start starts the process. The port is free when it is chosen; should someone
 // take it before dynoxide does, another one is tried.

@@ -82,24 +82,31 @@ func exponential(attempt int) time.Duration { return 50 * time.Millisecond << (a
 
 // Read implements table.Store.
 func (s *Store) Read(ctx context.Context, key table.Key) (*table.Bucket, error) {
-	output, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{
-		TableName:              &s.table,
-		Key:                    bucketKey(key),
-		ConsistentRead:         new(true),
-		ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
-	})
-	if err != nil {
-		return nil, failure("read bucket", err, secrets{}.key(key))
+	item, err := s.Get(ctx, key.PK(), table.StateSK)
+	if err != nil || item == nil {
+		return nil, err
 	}
-	s.meter.read("GetItem", output.ConsumedCapacity)
-	if output.Item == nil {
-		return nil, nil
-	}
-	b, err := table.DecodeBucket(output.Item)
+	b, err := table.DecodeBucket(item)
 	if err != nil {
 		return nil, fmt.Errorf("read bucket: %w", err)
 	}
 	return b, nil
+}
+
+// Get returns any item, nil where there is none. It reflects every write that
+// was acknowledged before the call.
+func (s *Store) Get(ctx context.Context, pk, sk string) (table.Item, error) {
+	output, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{
+		TableName:              &s.table,
+		Key:                    itemKey(pk, sk),
+		ConsistentRead:         new(true),
+		ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
+	})
+	if err != nil {
+		return nil, failure("read item", err, secrets{pk, sk})
+	}
+	s.meter.read("GetItem", output.ConsumedCapacity)
+	return output.Item, nil
 }
 
 func bucketKey(key table.Key) table.Item { return itemKey(key.PK(), table.StateSK) }

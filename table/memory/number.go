@@ -31,10 +31,10 @@ const maxText = 512
 
 // add returns the sum of two numbers in their decimal text, exactly.
 func add(a, b string) (string, error) {
-	x, errX := strconv.ParseInt(a, 10, 64)
-	y, errY := strconv.ParseInt(b, 10, 64)
-	if errX == nil && errY == nil && fits(x, y) {
-		return strconv.FormatInt(x+y, 10), nil
+	if x, ok := thousandths(a); ok {
+		if y, ok := thousandths(b); ok {
+			return table.Tokens(x + y), nil
+		}
 	}
 	left, okLeft := rational(a)
 	right, okRight := rational(b)
@@ -44,9 +44,30 @@ func add(a, b string) (string, error) {
 	return decimal(left.Add(left, right))
 }
 
-func fits(x, y int64) bool {
-	const half = math.MaxInt64 / 2
-	return -half <= x && x <= half && -half <= y && y <= half
+// thousandths reads a number of at most three decimals in thousandths; ok is
+// false for any other text and for what is too large. Nearly every number here
+// is one of those, and the general case costs a hundred times as much.
+func thousandths(text string) (milli int64, ok bool) {
+	const enough = math.MaxInt64 / 4000
+	whole, part, _ := strings.Cut(text, ".")
+	x, err := strconv.ParseInt(whole, 10, 64)
+	if err != nil || x < -enough || x > enough || len(part) > 3 {
+		return 0, false
+	}
+	for i := range 3 {
+		digit := byte('0')
+		if i < len(part) {
+			digit = part[i]
+		}
+		if digit < '0' || digit > '9' {
+			return 0, false
+		}
+		milli = 10*milli + int64(digit-'0')
+	}
+	if strings.HasPrefix(whole, "-") {
+		milli = -milli
+	}
+	return 1000*x + milli, true
 }
 
 // compare compares a number in its decimal text with a whole one; ok is false
@@ -130,8 +151,8 @@ func canonical(value types.AttributeValue) types.AttributeValue {
 }
 
 func canonicalNumber(text string) string {
-	if x, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return strconv.FormatInt(x, 10)
+	if milli, ok := thousandths(text); ok {
+		return table.Tokens(milli)
 	}
 	x, ok := rational(text)
 	if !ok {

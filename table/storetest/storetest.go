@@ -43,13 +43,18 @@ func Run(t *testing.T, open Open) {
 		{"Race", raceCases},
 		{"Errors", errorCases},
 	} {
-		t.Run(suite.name, func(t *testing.T) {
-			for _, c := range suite.cases {
-				t.Run(c.name, func(t *testing.T) {
-					store, raw := open(t)
-					c.run(&fixture{t, store, raw})
-				})
-			}
+		t.Run(suite.name, func(t *testing.T) { runCases(t, open, suite.cases) })
+	}
+}
+
+// RunCreate runs the part of the suite that is about Create.
+func RunCreate(t *testing.T, open Open) { runCases(t, open, createCases) }
+
+func runCases(t *testing.T, open Open, cases []testCase) {
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			store, raw := open(t)
+			c.run(&fixture{t, store, raw})
 		})
 	}
 }
@@ -128,6 +133,13 @@ func build(base table.Item, more attrs) table.Item {
 		}
 	}
 	return item
+}
+
+// merge is a with more over it.
+func merge(a, more attrs) attrs {
+	result := maps.Clone(a)
+	maps.Copy(result, more)
+	return result
 }
 
 // limit is the attributes of a dripping limit.

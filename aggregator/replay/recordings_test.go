@@ -1,0 +1,219 @@
+package replay
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/shardquota/shardquota/events"
+	"github.com/shardquota/shardquota/table"
+	"github.com/shardquota/shardquota/table/memory"
+)
+
+// recording reads a whole recording of testdata.
+func recording(t *testing.T, name string) []events.Record {
+	t.Helper()
+	file, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var records []events.Record
+	for reader := events.NewReader(file, filepath.Base(name)); ; {
+		record, err := reader.Next()
+		if err == io.EOF {
+			return records
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, record)
+	}
+}
+
+func eachRecording(t *testing.T, test func(t *testing.T, records []events.Record)) {
+	names, err := filepath.Glob("../../testdata/*.jsonl.gz")
+	if err != nil || len(names) < 6 {
+		t.Fatalf("found %d recordings (%v), want at least 6", len(names), err)
+	}
+	for _, name := range names {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".jsonl.gz"), func(t *testing.T) {
+			test(t, recording(t, name))
+		})
+	}
+}
+
+// list is a Source over records in memory.
+type list struct{ records []events.Record }
+
+func (l *list) Next() (events.Record, error) {
+	if len(l.records) == 0 {
+		return events.Record{}, io.EOF
+	}
+	record := l.records[0]
+	l.records = l.records[1:]
+	return record, nil
+}
+
+// setting is one way to deliver a recording.
+type setting struct {
+	batch     int
+	redeliver bool
+	preload   []table.Item
+}
+
+// run replays records and returns the report and the table at the end.
+func (s setting) run(t *testing.T, records []events.Record) (*Report, []table.Item) {
+	t.Helper()
+	store := memory.New()
+	for _, item := range s.preload {
+		store.Put(item)
+	}
+	r := InMemory(store)
+	r.Aggregator.Windows = []events.Window{events.Hourly, events.Daily, events.Monthly}
+	r.BatchSize, r.Redeliver = s.batch, s.redeliver
+	report, err := r.Run(context.Background(), &list{records})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report, store.Items()
+}
+
+func dump(t *testing.T, items []table.Item) string {
+	t.Helper()
+	var out bytes.Buffer
+	for _, item := range items {
+		line, err := table.FormatItem(item)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Write(append(line, '\n'))
+	}
+	return out.String()
+}
+
+// sameTable fails with the first items that differ.
+func sameTable(t *testing.T, what string, got, want []table.Item) {
+	t.Helper()
+	gotLines, wantLines := strings.Split(dump(t, got), "\n"), strings.Split(dump(t, want), "\n")
+	for i := range max(len(gotLines), len(wantLines)) {
+		g, w := "", ""
+		if i < len(gotLines) {
+			g = gotLines[i]
+		}
+		if i < len(wantLines) {
+			w = wantLines[i]
+		}
+		if g != w {
+			t.Errorf("%s: line %d of the dump is\n%s\nwant\n%s", what, i+1, g, w)
+			return
+		}
+	}
+}
+
+// However a recording is cut into batches and however often a batch is
+// delivered, the table at the end is the same.
+func TestDeliveryDoesNotMatter(t *testing.T) {
+	eachRecording(t, func(t *testing.T, records []events.Record) {
+		_, want := setting{batch: 1000}.run(t, records)
+		for _, batch := range []int{1, 7, 100, 999} {
+			_, got := setting{batch: batch}.run(t, records)
+			sameTable(t, fmt.Sprintf("batches of %d", batch), got, want)
+		}
+		for _, batch := range []int{1, 1000} {
+			report, got := setting{batch: batch, redeliver: true}.run(t, records)
+			sameTable(t, fmt.Sprintf("batches of %d, each twice", batch), got, want)
+			if report.Duplicates == 0 {
+				t.Errorf("batches of %d, each twice: no duplicates were dropped", batch)
+			}
+		}
+	})
+}
+
+// A recording that was cut anywhere and is read again from any earlier place,
+// in the same run or in another one over the table that the first left, comes
+// to the same table.
+func TestCutAndRedriven(t *testing.T) {
+	eachRecording(t, func(t *testing.T, records []events.Record) {
+		_, want := setting{batch: 100}.run(t, records)
+		for _, part := range []struct{ cut, from int }{
+			{1, 0},
+			{len(records) / 2, len(records) / 3},
+			{len(records) - 1, len(records) - 1},
+		} {
+			what := fmt.Sprintf("cut at %d, from %d again", part.cut, part.from)
+			_, got := setting{batch: 100}.run(t, slices.Concat(records[:part.cut], records[part.from:]))
+			sameTable(t, what+", one run", got, want)
+			_, half := setting{batch: 100}.run(t, records[:part.cut])
+			_, got = setting{batch: 100, preload: half}.run(t, records[part.from:])
+			sameTable(t, what+", two runs", got, want)
+		}
+	})
+}
+
+// The recordings were made without an aggregator, so that where the one under
+// test finds nothing to do, the replayed table is the recorded one.
+func TestReplayedTableIsTheRecordedOne(t *testing.T) {
+	eachRecording(t, func(t *testing.T, records []events.Record) {
+		_, items := setting{batch: 25}.run(t, records)
+		replayed := map[itemID]table.Item{}
+		for _, item := range items {
+			pk, sk := item.Key()
+			replayed[itemID{pk, sk}] = item
+		}
+		for id, want := range lastImages(t, records) {
+			if strings.HasPrefix(id.SK, table.UsageSK) {
+				continue
+			}
+			for _, name := range differing(replayed[id], want) {
+				t.Errorf("%s %s: %s is %v, recorded %v", id.PK, id.SK, name, show(replayed[id][name]), show(want[name]))
+			}
+		}
+	})
+}
+
+func lastImages(t *testing.T, records []events.Record) map[itemID]table.Item {
+	t.Helper()
+	last := map[itemID]table.Item{}
+	for _, record := range records {
+		id, ok := identify(record)
+		if !ok {
+			t.Fatalf("%v has no key", record.Position)
+		}
+		last[id] = nil
+		if record.New == nil {
+			continue
+		}
+		item, err := table.ParseItem(record.New)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last[id] = item
+	}
+	return last
+}
+
+func differing(a, b table.Item) []string {
+	var names []string
+	for name := range a {
+		if !reflect.DeepEqual(a[name], b[name]) {
+			names = append(names, name)
+		}
+	}
+	for name := range b {
+		if a[name] == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func show(value any) string { return fmt.Sprintf("%+v", reflect.Indirect(reflect.ValueOf(value))) }

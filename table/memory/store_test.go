@@ -1,0 +1,165 @@
+package memory_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/shardquota/shardquota/table"
+	"github.com/shardquota/shardquota/table/memory"
+	"github.com/shardquota/shardquota/table/storetest"
+)
+
+func TestConformance(t *testing.T) {
+	storetest.Run(t, func(testing.TB) (table.Store, storetest.Raw) {
+		store := memory.New()
+		return store, raw{store}
+	})
+}
+
+// raw reaches a memory store's items.
+type raw struct{ store *memory.Store }
+
+func (r raw) Put(_ testing.TB, item table.Item)          { r.store.Put(item) }
+func (r raw) Delete(_ testing.TB, pk, sk string)         { r.store.Delete(pk, sk) }
+func (r raw) Get(_ testing.TB, pk, sk string) table.Item { return r.store.Get(pk, sk) }
+func (r raw) Items(testing.TB) []table.Item              { return r.store.Items() }
+
+// A table that lies over another must be used as if the items below were its
+// own. The suite puts an item below where the table on top has not seen it.
+func TestConformanceOverAnotherTable(t *testing.T) {
+	storetest.Run(t, func(testing.TB) (table.Store, storetest.Raw) {
+		o := &overlay{below: memory.New(), seen: map[[2]string]bool{}}
+		o.top = memory.Over(o.load)
+		return o.top, o
+	})
+}
+
+type overlay struct {
+	top, below *memory.Store
+
+	mu   sync.Mutex
+	seen map[[2]string]bool
+}
+
+func (o *overlay) load(_ context.Context, pk, sk string) (table.Item, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.seen[[2]string{pk, sk}] = true
+	return o.below.Get(pk, sk), nil
+}
+
+// on returns the table that holds the truth about a key.
+func (o *overlay) on(pk, sk string) *memory.Store {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.seen[[2]string{pk, sk}] {
+		return o.top
+	}
+	return o.below
+}
+
+func (o *overlay) Put(_ testing.TB, item table.Item)          { o.on(item.Key()).Put(item) }
+func (o *overlay) Delete(_ testing.TB, pk, sk string)         { o.on(pk, sk).Delete(pk, sk) }
+func (o *overlay) Get(_ testing.TB, pk, sk string) table.Item { return o.on(pk, sk).Get(pk, sk) }
+
+func (o *overlay) Items(t testing.TB) []table.Item {
+	var items []table.Item
+	for _, store := range []*memory.Store{o.top, o.below} {
+		for _, item := range store.Items() {
+			if o.on(item.Key()) == store {
+				items = append(items, item)
+			}
+		}
+	}
+	return items
+}
+
+var group = table.Group{Namespace: "ns", Entity: "ent", Resource: "res"}
+
+func item(shard int, capacity string) table.Item {
+	return table.Item{
+		"PK": table.S(group.At(shard).PK()), "SK": table.S(table.StateSK),
+		"b_rpm_tk": table.N("5"), "b_rpm_cp": table.N(capacity),
+	}
+}
+
+func TestWritesStayOverTheOtherTable(t *testing.T) {
+	below, loads := memory.New(), 0
+	below.Put(item(0, "10"))
+	top := memory.Over(func(_ context.Context, pk, sk string) (table.Item, error) {
+		loads++
+		return below.Get(pk, sk), nil
+	})
+	for range 3 {
+		if _, err := top.Double(t.Context(), group, 1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := top.Read(t.Context(), group.At(7)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if loads != 2 {
+		t.Errorf("%d loads, not one for each of two items", loads)
+	}
+	if got := top.Shards(group); len(got) != 1 || got[0].Count != 2 {
+		t.Errorf("on top: %v", got)
+	}
+	if got := below.Shards(group); len(got) != 1 || got[0].Count != 1 {
+		t.Errorf("below: %v", got)
+	}
+	top.Delete(group.At(0).PK(), table.StateSK)
+	if b, err := top.Read(t.Context(), group.At(0)); b != nil || err != nil {
+		t.Errorf("a deleted item was loaded again: %v, %v", b, err)
+	}
+}
+
+func TestLoadErrorChangesNothing(t *testing.T) {
+	broken := errors.New("broken")
+	store := memory.Over(func(context.Context, string, string) (table.Item, error) { return nil, broken })
+	if _, err := store.Double(t.Context(), group, 1); !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+	if items := store.Items(); len(items) != 0 {
+		t.Errorf("items: %v", items)
+	}
+}
+
+func TestItemsAreSortedAndCopies(t *testing.T) {
+	store := memory.New()
+	for _, key := range [][2]string{{"b", "1"}, {"a", "2"}, {"a", "10"}, {"a#", "0"}} {
+		store.Put(table.Item{"PK": table.S(key[0]), "SK": table.S(key[1])})
+	}
+	store.Delete("a#", "0")
+	var keys []string
+	for _, item := range store.Items() {
+		pk, sk := item.Key()
+		keys = append(keys, pk+" "+sk)
+		item["x"] = table.S("y")
+	}
+	if want := []string{"a 10", "a 2", "b 1"}; !slices.Equal(keys, want) {
+		t.Errorf("got %q", keys)
+	}
+	if got := store.Get("b", "1"); len(got) != 2 {
+		t.Errorf("the table holds what was done to a copy: %v", got)
+	}
+	if got := store.Get("a#", "0"); got != nil {
+		t.Errorf("a deleted item: %v", got)
+	}
+}
+
+func TestShardsLeavesOutWhatCannotBeRead(t *testing.T) {
+	store := memory.New()
+	for shard, capacity := range map[int]string{3: "10", 0: "10", 31: "10", 4: "x", 32: "10"} {
+		store.Put(item(shard, capacity))
+	}
+	var shards []int
+	for _, b := range store.Shards(group) {
+		shards = append(shards, b.Shard)
+	}
+	if want := []int{0, 3, 31}; !slices.Equal(shards, want) {
+		t.Errorf("got %v", shards)
+	}
+}
