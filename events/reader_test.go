@@ -626,7 +626,9 @@ func FuzzReader(f *testing.F) {
 		f.Add(data)
 		f.Add(zip(f, data))
 	}
-	for _, seed := range []string{`{"Records":[5,{},null]}`, "\xef\xbb\xbf[]", `{"payload":"{}"}`, `{"payload":{"payload":{}}}`, `{"a":tru`, "{}\n{}"} {
+	for _, seed := range []string{`{"Records":[5,{},null]}`, "\xef\xbb\xbf[]", `{"payload":"{}"}`, `{"payload":{"payload":{}}}`, `{"a":tru`, "{}\n{}",
+		`{"eventName":"INSERT","dynamodb":{"SequenceNumber":"1","ApproximateCreationDateTime":1.5,"Keys":{"a":{"S":"\u00e9\\"}}}}`,
+		`{"DDBStreamBatchInfo":{"streamArn":"a:table/b/stream/c"},"payload":{"Records":[{"eventName":"REMOVE","userIdentity":{"Type":"a"},"dynamodb":{"SequenceNumber":"1","ApproximateCreationDateTime":"2026-11-30T10:00:00Z"}}]}}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -101,6 +101,9 @@ func (l *Limit) Effective(now int64) (Params, error) {
 		return l.Base, nil
 	}
 	params, err := l.Schedule.Effective(l.Base, now)
+	if err == nil && (params.Capacity > MaxAmount || params.Refill > MaxAmount) {
+		err = ErrOverflow
+	}
 	if err != nil {
 		return Params{}, fmt.Errorf("%w: limit %s: %w", ErrSchedule, l.Name, err)
 	}

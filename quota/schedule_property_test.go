@@ -79,7 +79,7 @@ func TestZonesServedByRule(t *testing.T) {
 		{"Berlin", "0 0 * * *", "2028-12-31T12:00:00Z", "2028-12-30T23:00Z", "2028-12-31T23:00Z"},
 		{"Berlin", "0 0 1 * *", "2028-12-31T12:00:00Z", "2028-11-30T23:00Z", "2028-12-31T23:00Z"},
 		{"Ciudad_Juarez", "0 0 20 * *", "2022-12-15T00:00:00Z", "2022-11-20T06:00Z", "2022-12-20T07:00Z"},
-		{"Ciudad_Juarez", "30 0 30 * *", "2022-11-30T12:00:00Z", "2022-11-30T06:30Z", "2022-12-30T07:30Z"},
+		{"Ciudad_Juarez", "30 0 30 * *", "2022-11-30T12:00:00Z", "2022-11-30T07:30Z", "2022-12-30T07:30Z"},
 	} {
 		p, err := newCronPattern([5]string(strings.Fields(c.cron)))
 		if err != nil {
@@ -143,7 +143,7 @@ func randomCrons(r *rand.Rand) []string {
 }
 
 const (
-	propertyCases = 340
+	propertyCases = 200
 	propertyReach = 2 * minutesPerDay
 )
 
