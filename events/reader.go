@@ -4,16 +4,15 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 )
 
-// What a Reader takes before it gives up, in bytes. A record that DynamoDB can deliver stays well below: it is two
-// images of at most 400 KB, however wide they are in JSON. So does a payload, which is the 6 MB that Lambda takes.
+// What a Reader takes before it gives up, in bytes. A record that DynamoDB can deliver stays below: it is two images of
+// at most 400 KB, though JSON can make ten times that of them. So does a payload, which is the 6 MB that Lambda takes.
 const (
-	maxRecord  = 8 << 20
+	maxRecord  = 16 << 20
 	maxPayload = 64 << 20
 )
 
@@ -83,6 +82,11 @@ type Reader struct {
 // does not close r.
 func NewReader(r io.Reader, file string) *Reader {
 	return &Reader{file: file, input: r, large: maxRecord, huge: maxPayload}
+}
+
+// newBareReader reads text that is held anyway, in place and without bounds.
+func newBareReader(text []byte, file string) *Reader {
+	return &Reader{file: file, src: inMemory(text), bare: true}
 }
 
 // Next is the next record. Where its Err is set, it alone is to be rejected, and the reading goes on. Next's own error is
@@ -246,229 +250,6 @@ func (r *Reader) separator(closing byte) (end bool, err error) {
 	}
 	r.first = false
 	return false, nil
-}
-
-// member reads the next member of a document, or the document's end.
-func (r *Reader) member() (rec Record, ok bool, err error) {
-	end, err := r.separator('}')
-	if err != nil {
-		return rec, false, err
-	}
-	if end {
-		return r.endObject()
-	}
-	name, c, err := r.key()
-	if err != nil {
-		return rec, false, err
-	}
-	switch {
-	case name == keyRecords:
-		err = r.beginRecords(c)
-	case name == keyPayload && !r.bare && r.objects == 1 && (c == '"' || c == '{'):
-		err = r.beginPayload(c)
-	case name == keyBatch && r.objects == 1:
-		err = r.skip(r.batchInfo)
-	default:
-		err = r.skip(nil)
-	}
-	return rec, false, err
-}
-
-// The members of a document that mean something to the Reader.
-type memberName int
-
-const (
-	keyOther memberName = iota
-	keyRecords
-	keyPayload
-	keyBatch
-)
-
-// key reads a member's key and its colon; next is the first byte of the member's value.
-func (r *Reader) key() (name memberName, next byte, err error) {
-	if !r.undecided {
-		r.src.hold()
-		defer r.src.release()
-	}
-	if c, err := r.src.space(); err != nil || c != '"' {
-		return 0, 0, r.fail(or(err, errNoKey))
-	}
-	start := r.src.pos - r.src.keep
-	if err := r.src.value(); err != nil {
-		return 0, 0, r.malformed(err)
-	}
-	if name, err = r.named(r.src.kept()[start:]); err != nil {
-		return 0, 0, err
-	}
-	if c, err := r.src.space(); err != nil || c != ':' {
-		return 0, 0, r.fail(or(err, errNoColon))
-	}
-	r.src.pos++
-	if next, err = r.src.space(); err != nil {
-		return 0, 0, r.fail(err)
-	}
-	return name, next, nil
-}
-
-func or(err, otherwise error) error {
-	if err != nil {
-		return err
-	}
-	return otherwise
-}
-
-// named knows a key. One that it does not know is checked, unless it will be with the record it is in.
-func (r *Reader) named(key []byte) (memberName, error) {
-	switch string(key) {
-	case `"Records"`:
-		return keyRecords, nil
-	case `"payload"`:
-		return keyPayload, nil
-	case `"DDBStreamBatchInfo"`:
-		return keyBatch, nil
-	}
-	if !r.undecided && !json.Valid(key) {
-		return keyOther, r.malformed(errNoKey)
-	}
-	return keyOther, nil
-}
-
-// skip moves past a member's value and lets see, if there is one, have a look at it. In an object that may be a record
-// the value is not checked yet.
-func (r *Reader) skip(see func(value []byte)) error {
-	if !r.undecided {
-		r.src.hold()
-		defer r.src.release()
-	}
-	start := r.src.pos - r.src.keep
-	if err := r.src.value(); err != nil {
-		return r.malformed(err)
-	}
-	value := r.src.kept()[start:]
-	if !r.undecided && !json.Valid(value) {
-		return r.malformed(errCut)
-	}
-	if see != nil {
-		see(value)
-	}
-	return nil
-}
-
-// batchInfo takes over which stream a failed batch is of. What is wrong with it is of no concern here.
-func (r *Reader) batchInfo(value []byte) {
-	var info struct {
-		StreamARN string `json:"streamArn"`
-	}
-	_ = json.Unmarshal(value, &info)
-	r.table, r.stream = splitARN(info.StreamARN)
-	r.notice = true
-}
-
-// decide settles that the object at hand is a document, not a record: what was kept of it is checked and let go.
-func (r *Reader) decide() error {
-	if !r.undecided {
-		return nil
-	}
-	if !json.Valid(headObject(r.src.kept())) {
-		return r.malformed(errCut)
-	}
-	r.src.release()
-	r.undecided = false
-	return nil
-}
-
-// headObject closes an object that is open before its first value that matters: {"a":1,"Records": becomes
-// {"a":1,"Records":null}.
-func headObject(head []byte) []byte {
-	return append(head[:len(head):len(head)], "null}"...)
-}
-
-// beginRecords enters the array of records. In its place null stands for none.
-func (r *Reader) beginRecords(next byte) error {
-	if err := r.decide(); err != nil {
-		return err
-	}
-	if next == '[' {
-		r.beginArray()
-		return nil
-	}
-	if next != 'n' {
-		return r.fail(errRecords)
-	}
-	r.records = true
-	return r.skip(nil)
-}
-
-// beginPayload enters an event that is an object, and keeps one that is text for the end of the document.
-func (r *Reader) beginPayload(next byte) error {
-	if err := r.decide(); err != nil {
-		return err
-	}
-	if next == '{' {
-		r.src.pos++
-		r.objects, r.first, r.records = 2, true, false
-		return nil
-	}
-	r.payloadAt = r.position(r.src.pos)
-	r.src.limit = r.huge
-	defer func() { r.src.limit = r.large }()
-	return r.skip(func(value []byte) {
-		var text string
-		_ = json.Unmarshal(value, &text) // valid, and a string
-		r.payload = []byte(text)
-	})
-}
-
-// endObject leaves a document or its payload.
-func (r *Reader) endObject() (rec Record, ok bool, err error) {
-	r.objects--
-	r.first = false
-	switch {
-	case r.undecided:
-		return r.endUndecided()
-	case r.objects == 1 && !r.records:
-		return Record{Position: r.position(r.src.pos), Err: errNoRecords}, true, nil
-	case r.objects == 0 && r.payload != nil:
-		r.inner = newBareReader(r.payload, r.file)
-		r.payload = nil
-	}
-	return rec, false, nil
-}
-
-func (r *Reader) endUndecided() (rec Record, ok bool, err error) {
-	defer r.src.release()
-	r.undecided = false
-	r.src.deepest++ // its members were framed one by one
-	rec, ok, err = r.record()
-	if ok && r.notice {
-		rec.Err = errNoBatch
-	}
-	return rec, ok, err
-}
-
-func newBareReader(text []byte, file string) *Reader {
-	return &Reader{file: file, src: inMemory(text), bare: true}
-}
-
-// fromPayload hands on what the reader of a payload has. Its positions are the payload's; only the index is kept.
-func (r *Reader) fromPayload() (rec Record, ok bool, err error) {
-	rec, err = r.inner.Next()
-	at := r.payloadAt
-	if failed := (*ReadError)(nil); errors.As(err, &failed) {
-		at.Index = failed.Position.Index
-		cause := fmt.Errorf("payload, byte %d: %w", failed.Position.Offset, failed.Err)
-		return Record{}, false, &ReadError{Position: at, Err: cause}
-	}
-	if err == io.EOF {
-		r.inner = nil
-		return Record{}, false, nil
-	}
-	at.Index = rec.Position.Index
-	rec.Position = at
-	if rec.Stream == "" && rec.Table == "" {
-		rec.Stream, rec.Table = r.stream, r.table
-	}
-	return rec, true, nil
 }
 
 // position is that of a byte of the source's buffer.

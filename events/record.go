@@ -1,6 +1,6 @@
 // Package events holds the records of a DynamoDB stream: how they arrive (in a Lambda event, a recording, the answer of
-// the streams API, or the object of an on-failure destination), how they are read back from a file, and the windows of
-// time that their usage falls in. It knows nothing of the table's layout but for what a change needs to say of it.
+// the streams API, or the object of an on-failure destination), how they are read back from a file, what they say of a
+// bucket, and the windows of time that usage falls in.
 package events
 
 import (

@@ -43,10 +43,13 @@ func Covers(shard, grant, slot int) bool { return slot%grant == shard%grant }
 // whose images must all have been taken when their own count had reached it
 // (docs/adr/0002). template is shard 0, whose limits the new shard carries.
 // Results are in the order of the template's limits. The error wraps
-// ErrSchedule.
+// ErrSchedule: also where it is a sibling's that cannot be read, since whether
+// its grant covers the slot is then unknown.
 func Fund(template *Bucket, siblings []*Bucket, shard, count int, now int64) ([]Funding, error) {
-	if template.Broken != nil {
-		return nil, template.Broken
+	for _, b := range append([]*Bucket{template}, siblings...) {
+		if b.Broken != nil {
+			return nil, b.Broken
+		}
 	}
 	fundings := make([]Funding, 0, len(template.Limits))
 	for i := range template.Limits {

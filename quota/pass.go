@@ -52,7 +52,7 @@ func PlanPass(b *Bucket, demand Demand, now int64) (*Pass, error) {
 	if b.Broken != nil {
 		return nil, b.Broken
 	}
-	if b.Disabled || b.missedWindow(now) {
+	if b.Disabled || b.missedWindow(max(now, b.lastWindow())) {
 		return nil, nil
 	}
 	pass, err := Materialise(b, demand, now)
@@ -64,10 +64,15 @@ func PlanPass(b *Bucket, demand Demand, now int64) (*Pass, error) {
 
 // Materialise plans the pass of a bucket at now whether or not it is worth a
 // write. The caller has made sure that the bucket may be touched.
+//
+// A window that was opened by a clock ahead of now moves the pass to its start,
+// and with it every limit: a reset that falls in between would otherwise never
+// come, and what drips in between would be lost.
 func Materialise(b *Bucket, demand Demand, now int64) (*Pass, error) {
+	now = max(now, b.lastWindow())
 	pass := &Pass{
 		Count:          b.Count,
-		Refilled:       max(now, b.Refilled, b.lastWindow()),
+		Refilled:       max(now, b.Refilled),
 		ExpectRefilled: b.Refilled,
 		ExpectValid:    b.Valid,
 	}

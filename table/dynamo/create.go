@@ -39,8 +39,7 @@ func (s *Store) Create(ctx context.Context, creation table.Creation) (table.Crea
 		}
 	}
 	if err != nil {
-		hidden := secrets{}.key(creation.Bucket.Key).item(creation.Complete())
-		return 0, failure(operation, err, hidden)
+		return 0, failure(operation, err, secrets{}.of(creation.Complete()))
 	}
 	for i := range output.ConsumedCapacity {
 		s.meter.write("TransactWriteItems", &output.ConsumedCapacity[i])

@@ -140,15 +140,17 @@ func reasonCodes(cancelled *types.TransactionCanceledException) []string {
 // sent, and ids are often credentials, so they are struck out of its messages.
 type secrets []string
 
-func (s secrets) key(key table.Key) secrets { return append(s, key.PK(), key.Entity) }
-
-func (s secrets) item(item table.Item) secrets {
+// of adds the strings in an item, and the id in its partition key.
+func (s secrets) of(item table.Item) secrets {
 	for _, value := range item {
 		if text, ok := value.(*types.AttributeValueMemberS); ok {
 			s = append(s, text.Value)
 		}
 	}
-	return s
+	pk, _ := item.Key()
+	_, rest, _ := strings.Cut(pk, "#")
+	id, _, _ := strings.Cut(rest, "#")
+	return append(s, id)
 }
 
 // strike replaces every secret in a text, longer ones first.

@@ -194,4 +194,3 @@ var calls = []call{
 		return s.Create(ctx, creation())
 	}},
 }
-

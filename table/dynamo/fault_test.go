@@ -128,7 +128,7 @@ func TestDeadline(t *testing.T) {
 // The service quotes what it was sent. None of it may be seen.
 func TestErrorsHoldNothingThatWasSent(t *testing.T) {
 	quoting := "1 validation error detected: Value '{PK=n5/BUCKET#" + entity + "#gpt-4#0, parent_id=" + parent +
-		"}' at 'key' failed to satisfy constraint"
+		"}' at 'key' of " + entity + " failed to satisfy constraint"
 	for _, call := range calls {
 		store := dynamo.New(answering(http.StatusBadRequest, service("ValidationException", quoting)), "t")
 		_, err := call.do(t.Context(), store)

@@ -86,7 +86,7 @@ func (s *Store) readShards(ctx context.Context, group table.Group, count int) ([
 		key := group.At(shard)
 		shards[key.PK()] = shard
 		keys = append(keys, bucketKey(key))
-		hidden = hidden.key(key)
+		hidden = hidden.of(bucketKey(key))
 	}
 	siblings := make([]table.Sibling, count)
 	for attempt := 1; len(keys) > 0; attempt++ {

@@ -82,7 +82,7 @@ func exponential(attempt int) time.Duration { return 50 * time.Millisecond << (a
 
 // Read implements table.Store.
 func (s *Store) Read(ctx context.Context, key table.Key) (*table.Bucket, error) {
-	item, err := s.Get(ctx, key.PK(), table.StateSK)
+	item, err := s.get(ctx, "read bucket", bucketKey(key))
 	if err != nil || item == nil {
 		return nil, err
 	}
@@ -96,14 +96,18 @@ func (s *Store) Read(ctx context.Context, key table.Key) (*table.Bucket, error) 
 // Get returns any item, nil where there is none. It reflects every write that
 // was acknowledged before the call.
 func (s *Store) Get(ctx context.Context, pk, sk string) (table.Item, error) {
+	return s.get(ctx, "read item", itemKey(pk, sk))
+}
+
+func (s *Store) get(ctx context.Context, operation string, key table.Item) (table.Item, error) {
 	output, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{
 		TableName:              &s.table,
-		Key:                    itemKey(pk, sk),
+		Key:                    key,
 		ConsistentRead:         new(true),
 		ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
 	})
 	if err != nil {
-		return nil, failure("read item", err, secrets{pk, sk})
+		return nil, failure(operation, err, secrets{}.of(key))
 	}
 	s.meter.read("GetItem", output.ConsumedCapacity)
 	return output.Item, nil
@@ -135,7 +139,7 @@ func (s *Store) update(ctx context.Context, operation string, key table.Item, e 
 		return image, true, nil
 	}
 	if err != nil {
-		return nil, false, failure(operation, err, secrets{}.item(key).item(e.values))
+		return nil, false, failure(operation, err, secrets{}.of(key).of(e.values))
 	}
 	s.meter.write("UpdateItem", output.ConsumedCapacity)
 	return output.Attributes, false, nil

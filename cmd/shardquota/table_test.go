@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/shardquota/shardquota/internal/dynoxide"
+	"github.com/shardquota/shardquota/table"
+)
+
+const (
+	recordedSession = "../../testdata/session.jsonl.gz"
+	sessionsEnd     = "2026-11-30T10:58:59Z" // its last record; the last window is live
+)
+
+// report is the part of a JSON report that these tests look at.
+type report struct {
+	Records    int
+	Duplicates int
+	Usage      []struct {
+		Window, Start string
+		Counters      map[string]string
+		Events        int
+	}
+	Ledger []struct{ Held, Granted int64 }
+}
+
+// A recording is driven again against a real table whose clients have written
+// already but whose usage was never counted: the usage comes out as in memory,
+// the buckets stay as they are, and a second run changes nothing.
+func TestRedriveTable(t *testing.T) {
+	client, name := recordedTable(t)
+	before := scan(t, client, name)
+	want := replayJSON(t, "--now", sessionsEnd, recordedSession)
+
+	planned := redrive(t, name, "--dry-run")
+	if after := scan(t, client, name); !slices.Equal(after, before) {
+		t.Error("a dry run changed the table")
+	}
+	first := redrive(t, name)
+	after := scan(t, client, name)
+	second := redrive(t, name)
+
+	if first.Records != 455 || len(first.Usage) != 2 || first.Usage[1].Counters["sess"] != "1362" || first.Usage[1].Events != 441 {
+		t.Errorf("first run: %+v; want 455 records and 1362 of sess in 441 writes", first)
+	}
+	if got, want := planned.Usage, first.Usage; len(got) != len(want) || got[1].Counters["sess"] != want[1].Counters["sess"] {
+		t.Errorf("the dry run planned %+v, the run did %+v", got, want)
+	}
+	if first.Ledger[0] != want.Ledger[0] || first.Ledger[0].Held != 3_635_000 {
+		t.Errorf("ledger %+v, want that of the replay in memory, %+v, with 3635 held", first.Ledger, want.Ledger)
+	}
+	if second.Duplicates != 441 || len(second.Usage) != 0 {
+		t.Errorf("second run counted %+v and dropped %d duplicates, want nothing and 441", second.Usage, second.Duplicates)
+	}
+	if again := scan(t, client, name); !slices.Equal(again, after) {
+		t.Error("a second run changed the table")
+	}
+	if grown := len(after) - len(before); grown != 2 {
+		t.Errorf("the run added %d items, want 2 of usage", grown)
+	}
+}
+
+// recordedTable is a table as the recording left it, without usage.
+func recordedTable(t *testing.T) (*dynamodb.Client, string) {
+	t.Helper()
+	client := dynoxide.Client(t)
+	name := dynoxide.NewTable(t, client)
+	left := filepath.Join(t.TempDir(), "left.jsonl")
+	runReplay(t, "--dry-run", "--dump", left, recordedSession)
+	err := loadItems(left, func(item table.Item) {
+		if _, err := client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &name, Item: item}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, name
+}
+
+func redrive(t *testing.T, name string, flags ...string) report {
+	t.Helper()
+	t.Setenv("AWS_ACCESS_KEY_ID", "any")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "any")
+	t.Setenv("AWS_REGION", dynoxide.Region)
+	args := append([]string{"--table", name, "--endpoint-url", dynoxide.Start(t), "--now", sessionsEnd, recordedSession}, flags...)
+	return replayJSON(t, args...)
+}
+
+func replayJSON(t *testing.T, args ...string) report {
+	t.Helper()
+	var r report
+	if err := json.Unmarshal(runReplay(t, append(args, "--format", "json")...), &r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func runReplay(t *testing.T, args ...string) []byte {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code := run(context.Background(), append([]string{"replay"}, args...), strings.NewReader(""), &stdout, &stderr)
+	if code != exitFine {
+		t.Fatalf("replay %v: exit %d: %s", args, code, stderr.String())
+	}
+	return stdout.Bytes()
+}
+
+// scan returns the whole table, an item a line, sorted.
+func scan(t *testing.T, client *dynamodb.Client, name string) []string {
+	t.Helper()
+	var lines []string
+	pages := dynamodb.NewScanPaginator(client, &dynamodb.ScanInput{TableName: &name})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, item := range page.Items {
+			line, err := table.FormatItem(item)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines = append(lines, string(line))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// A table that cannot be reached ends the command with 2, and a record that
+// names no stream is refused before it could be counted twice.
+func TestRedriveRefusals(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "any")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "any")
+	t.Setenv("AWS_REGION", dynoxide.Region)
+	nameless := filepath.Join(t.TempDir(), "nameless.jsonl")
+	record := `{"eventName":"REMOVE","dynamodb":{"ApproximateCreationDateTime":1796032800,"SequenceNumber":"1","Keys":{"PK":{"S":"a"},"SK":{"S":"b"}}}}`
+	if err := os.WriteFile(nameless, []byte(record), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct{ name, file, want string }{
+		{"no such table", recordedSession, "not applied"},
+		{"no stream named", nameless, "names no stream"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			args := []string{"replay", "--table", dynoxide.Name(), "--endpoint-url", dynoxide.Start(t), test.file}
+			code := run(context.Background(), args, strings.NewReader(""), &stdout, &stderr)
+			if code != exitUsage || !strings.Contains(stderr.String(), test.want) || stdout.Len() > 0 {
+				t.Errorf("exit %d, stderr %q, stdout %q; want %d and %q", code, stderr.String(), stdout.String(), exitUsage, test.want)
+			}
+		})
+	}
+}
