@@ -81,10 +81,23 @@ func (b *bucket) doubled() (d doubling, index int, ok bool) {
 	return d, index, ok
 }
 
-// pressed reports whether shard 0 was hot at some write at its last count.
+// pressed reports whether shard 0 was hot at some write at its last count. What
+// did not draw on the write meter is no sign of heat: the record of a doubling
+// shows the meter as low as before, and would call for the next.
 func (b *bucket) pressed() bool {
 	count := b.last().New.Count
 	return slices.ContainsFunc(b.writes, func(w write) bool {
-		return w.New.Count == count && quota.Doubles(&w.New.Bucket, w.Time)
+		return w.New.Count == count && w.metered() && quota.Doubles(&w.New.Bucket, w.Time)
 	})
+}
+
+// metered reports whether the write drew on the write meter, as each of a
+// client's does.
+func (w write) metered() bool {
+	meter := w.New.Limit(quota.WriteMeter)
+	if meter == nil || w.Old == nil {
+		return meter != nil
+	}
+	before := w.Old.Limit(quota.WriteMeter)
+	return before == nil || meter.Consumed > before.Consumed
 }

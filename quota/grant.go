@@ -128,7 +128,7 @@ func Freezes(b *Bucket, now int64) []Freeze {
 	var freezes []Freeze
 	for i := range b.Limits {
 		limit := &b.Limits[i]
-		if !limit.IsQuota() || limit.Grant != nil {
+		if limit.Grant != nil || !limit.IsQuota() && !limit.mayBeQuota(b) {
 			continue
 		}
 		params, err := limit.Effective(now)
@@ -138,6 +138,13 @@ func Freezes(b *Bucket, now int64) []Freeze {
 		freezes = append(freezes, Freeze{limit.Name, limit.GrantCount(b.Count, params.Capacity)})
 	}
 	return freezes
+}
+
+// mayBeQuota reports whether a limit has a quota's refill on a bucket whose
+// schedules cannot be read, so that its kind is unknown. Freezing what is no
+// quota does no harm: nothing reads it.
+func (l *Limit) mayBeQuota(b *Bucket) bool {
+	return b.Broken != nil && l.Base.Refill == 0 && l.Kind() != Meter
 }
 
 // Freeze is a grant count to be stored where none is.

@@ -96,19 +96,27 @@ func (d *driver) rewrite(ctx context.Context, c *events.Change) (*events.Change,
 		after, err = d.create(ctx, c)
 	}
 	if before != nil {
-		seen.Old = before
 		after, err = change(before, c)
-		if c.Old != nil && c.Old.Count < before.Count {
-			seen.Old = new(*before)
-			seen.Old.Count = c.Old.Count
-		}
+		seen.Old = asCounted(before, c.Old)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", c.Position, err)
 	}
 	d.store.Put(after.Item)
-	seen.New = after
+	seen.New = asCounted(after, c.New)
 	return &seen, nil
+}
+
+// asCounted is a bucket of the table with the shard count that was recorded.
+// Where the aggregator doubled the bucket since, the clients of the recording
+// did not know: they go on as if it had not, and must not make it hot again.
+func asCounted(b, recorded *table.Bucket) *table.Bucket {
+	if recorded == nil || recorded.Count >= b.Count {
+		return b
+	}
+	counted := new(*b)
+	counted.Count = recorded.Count
+	return counted
 }
 
 // create makes a shard that appears as a client would: where others are there,

@@ -12,6 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"github.com/shardquota/shardquota/events"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/memory"
@@ -99,21 +102,23 @@ func dump(t *testing.T, items []table.Item) string {
 	return out.String()
 }
 
-// sameTable fails with the first items that differ.
+// sameTable fails with the first attributes that differ.
 func sameTable(t *testing.T, what string, got, want []table.Item) {
 	t.Helper()
-	gotLines, wantLines := strings.Split(dump(t, got), "\n"), strings.Split(dump(t, want), "\n")
-	for i := range max(len(gotLines), len(wantLines)) {
-		g, w := "", ""
-		if i < len(gotLines) {
-			g = gotLines[i]
+	if dump(t, got) == dump(t, want) {
+		return
+	}
+	if len(got) != len(want) {
+		t.Errorf("%s: %d items, want %d", what, len(got), len(want))
+		return
+	}
+	for i := range want {
+		if t.Failed() {
+			return // the first item that differs is enough
 		}
-		if i < len(wantLines) {
-			w = wantLines[i]
-		}
-		if g != w {
-			t.Errorf("%s: line %d of the dump is\n%s\nwant\n%s", what, i+1, g, w)
-			return
+		for _, name := range differing(got[i], want[i]) {
+			pk, sk := want[i].Key()
+			t.Errorf("%s: %s %s: %s is %s, want %s", what, pk, sk, name, show(got[i][name]), show(want[i][name]))
 		}
 	}
 }
@@ -216,4 +221,13 @@ func differing(a, b table.Item) []string {
 	return names
 }
 
-func show(value any) string { return fmt.Sprintf("%+v", reflect.Indirect(reflect.ValueOf(value))) }
+func show(value types.AttributeValue) string {
+	if value == nil {
+		return "absent"
+	}
+	text, err := attributevalue.MarshalJSON(value)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}

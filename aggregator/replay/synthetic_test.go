@@ -1,0 +1,262 @@
+package replay
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/shardquota/shardquota/events"
+	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
+	"github.com/shardquota/shardquota/table/memory"
+)
+
+var seed = flag.Uint64("seed", 1, "first seed of the synthetic recordings")
+
+// client writes to a table of its own as a client of the layout does, and
+// records what it writes: first uses, fast paths, passes, doublings, moves,
+// operators' changes.
+type client struct {
+	t       *testing.T
+	rng     *rand.Rand
+	store   *memory.Store
+	group   table.Group
+	now     int64 // epoch ms
+	count   int
+	records []events.Record
+}
+
+// hour is a reset calendar that fires every hour.
+const hour = "1m0"
+
+func newClient(t *testing.T, seed uint64, calls int) *client {
+	c := &client{
+		t: t, rng: rand.New(rand.NewPCG(seed, 2)), store: memory.New(), count: 1,
+		group: table.Group{Namespace: "n", Entity: "acme", Resource: "gpt-4"},
+		now:   1_796_032_800_000 - 60_000, // a minute before a full hour
+	}
+	item := table.Item{
+		table.AttrPK: table.S(c.group.At(0).PK()), table.AttrSK: table.S(table.StateSK),
+		table.AttrEntityID: table.S("acme"), table.AttrResource: table.S("gpt-4"),
+		table.AttrShardCount: table.N("1"), table.AttrResets: table.S(hour),
+		table.Attr("rpm", table.FieldResets): table.S("-"),
+		table.AttrRefilled:                   table.N(fmt.Sprint(c.now)),
+		table.AttrValid:                      table.N(fmt.Sprint(c.now + 60_000)),
+	}
+	limit := func(name string, capacity, refill, period int) {
+		for field, value := range map[table.Field]int{
+			table.FieldBalance: capacity, table.FieldConsumed: 0, table.FieldCapacity: capacity,
+			table.FieldRefill: refill, table.FieldPeriod: period,
+		} {
+			item[table.Attr(name, field)] = table.N(fmt.Sprint(value))
+		}
+	}
+	limit("rpm", 60_000, 60_000, 60_000)
+	limit("calls", calls, 0, 1000)
+	limit(quota.WriteMeter, 1_000_000, 1_000_000, 1000)
+	item[table.Attr("calls", table.FieldGrant)] = table.N("1")
+	c.write(nil, item)
+	return c
+}
+
+// write stores an item and records the write.
+func (c *client) write(old, item table.Item) {
+	c.store.Put(item)
+	record := events.Record{
+		EventName: events.Insert, Stream: "2026-11-30T00:00:00.000",
+		Sequence: fmt.Sprint(len(c.records) + 1), Time: c.now / 1000 * 1000, New: c.json(item),
+	}
+	if old != nil {
+		record.EventName, record.Old = events.Modify, c.json(old)
+	}
+	record.Keys = c.json(table.Item{table.AttrPK: item[table.AttrPK], table.AttrSK: item[table.AttrSK]})
+	c.records = append(c.records, record)
+}
+
+func (c *client) json(item table.Item) []byte {
+	text, err := table.FormatItem(item)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return text
+}
+
+func (c *client) read(shard int) *table.Bucket {
+	b, err := c.store.Read(c.t.Context(), c.group.At(shard))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return b
+}
+
+// update changes a bucket and records it.
+func (c *client) update(b *table.Bucket, change func(b *table.Bucket)) {
+	old := b.Item.Clone()
+	b.Item = b.Item.Clone()
+	change(b)
+	b.Fill()
+	c.write(old, b.Item)
+}
+
+// step does one random thing.
+func (c *client) step() {
+	c.now += c.rng.Int64N(1500)
+	switch c.rng.IntN(60) {
+	case 0:
+		c.double()
+	case 1:
+		c.pass(c.read(0), 1000)
+		c.update(c.read(0), func(b *table.Bucket) { b.Valid = new(int64(0)) })
+	case 2:
+		c.now += 60_000
+	default:
+		c.acquire(c.rng.IntN(c.count), 1000*(1+c.rng.Int64N(4)))
+	}
+}
+
+// acquire takes tokens on the fast path where it can, with a pass where it
+// must, and not at all where even that is not enough.
+func (c *client) acquire(shard int, amount int64) {
+	b := c.read(shard)
+	if b == nil {
+		b = c.create(shard)
+	}
+	if fits(b, amount) && *b.Valid > c.now {
+		c.update(b, func(b *table.Bucket) { take(b, amount) })
+		return
+	}
+	c.pass(b, amount)
+}
+
+func fits(b *table.Bucket, amount int64) bool {
+	return b.Limit("rpm").Balance >= amount && b.Limit("calls").Balance >= amount && b.Limit(quota.WriteMeter).Balance >= 1000
+}
+
+func take(b *table.Bucket, amount int64) {
+	for name, amount := range map[string]int64{"rpm": amount, "calls": amount, quota.WriteMeter: 1000} {
+		limit := b.Limit(name)
+		limit.Balance -= amount
+		limit.Consumed += amount
+	}
+}
+
+// pass materialises a bucket and takes tokens if there are enough.
+func (c *client) pass(b *table.Bucket, amount int64) {
+	pass, err := quota.Materialise(&b.Bucket, nil, c.now)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.update(b, func(b *table.Bucket) {
+		pass.Apply(&b.Bucket)
+		boundary, _ := b.NextBoundary(c.now)
+		b.Valid = &boundary
+		if fits(b, amount) {
+			take(b, amount)
+		}
+	})
+}
+
+// double raises shard 0's count and tells the siblings, once all shards of the
+// last doubling are in use.
+func (c *client) double() {
+	for shard := range c.count {
+		if c.count == 8 || c.read(shard) == nil {
+			return
+		}
+	}
+	c.count *= 2
+	for shard := range c.count / 2 {
+		if b := c.read(shard); b != nil {
+			c.update(b, func(b *table.Bucket) { b.Count = c.count })
+		}
+	}
+}
+
+// create makes a shard on its first draw, its quota moved off a sibling.
+func (c *client) create(shard int) *table.Bucket {
+	var siblings []*quota.Bucket
+	for i := range c.count {
+		if b := c.read(i); b != nil {
+			siblings = append(siblings, &b.Bucket)
+		}
+	}
+	zero := c.read(0)
+	fundings, err := quota.Fund(&zero.Bucket, siblings, shard, c.count, c.now)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	b := table.NewShard(zero, shard, c.count, c.now, fundings)
+	c.write(nil, b.Item)
+	for _, f := range fundings {
+		if f.Source == quota.Move && f.Amount > 0 {
+			c.update(c.read(f.Donor), func(b *table.Bucket) { b.Limit(f.Limit).Balance -= f.Amount })
+		}
+	}
+	return c.read(shard)
+}
+
+// Streams of a client that drains its buckets, passes, doubles and crosses
+// reset edges come to the same table however they are delivered.
+func TestSyntheticDeliveryDoesNotMatter(t *testing.T) {
+	for n := range uint64(20) {
+		t.Run(fmt.Sprint("seed ", *seed+n), func(t *testing.T) {
+			records := newClient(t, *seed+n, 50_000_000).steps(300)
+			report, want := setting{batch: 1000}.run(t, records)
+			if !report.Sound() {
+				t.Errorf("rejected %v, ledger %+v", report.Rejected, report.Ledger)
+			}
+			for _, s := range deliveries {
+				_, got := s.run(t, records)
+				sameTable(t, fmt.Sprintf("%+v", s), got, want)
+			}
+		})
+	}
+}
+
+var deliveries = []setting{{batch: 1}, {batch: 2}, {batch: 7}, {batch: 100}, {batch: 5, redeliver: true}}
+
+// Where a quota is nearly spent, what a new shard can be moved depends on
+// whether the aggregator or the client comes first, and so on the batches. What
+// all shards hold together does not.
+func TestSyntheticSpentQuota(t *testing.T) {
+	for n := range uint64(20) {
+		t.Run(fmt.Sprint("seed ", *seed+n), func(t *testing.T) {
+			records := newClient(t, *seed+n, 500_000).steps(300)
+			_, items := setting{batch: 1000}.run(t, records)
+			want := held(t, items)
+			for _, s := range deliveries {
+				report, items := s.run(t, records)
+				if !report.Sound() {
+					t.Errorf("%+v: ledger %+v", s, report.Ledger)
+				}
+				if got := held(t, items); got != want {
+					t.Errorf("%+v: the shards hold %d of the quota, want %d", s, got, want)
+				}
+			}
+		})
+	}
+}
+
+func (c *client) steps(n int) []events.Record {
+	for range n {
+		c.step()
+	}
+	return c.records
+}
+
+func held(t *testing.T, items []table.Item) int64 {
+	t.Helper()
+	var sum int64
+	for _, item := range items {
+		if _, sk := item.Key(); sk != table.StateSK {
+			continue
+		}
+		b, err := table.DecodeBucket(item)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += b.Limit("calls").Balance
+	}
+	return sum
+}
