@@ -70,7 +70,12 @@ func (a *Aggregator) ProcessDecoded(ctx context.Context, batch []Delivery, clock
 	// Raising siblings comes before anything else that can fail: until it is
 	// done, a sibling may still be restored at its old share.
 	run.each(ctx, doublings(buckets))
-	run.each(ctx, append(run.usageTasks(buckets), run.bucketTasks(buckets)...))
+	passes, doubles := run.bucketTasks(buckets)
+	run.each(ctx, append(run.usageTasks(buckets), passes...))
+
+	// A pass is sized at the count that its image shows. Doubled before it or
+	// after it, a bucket would end up different.
+	run.each(ctx, doubles)
 
 	report.sort()
 	return report

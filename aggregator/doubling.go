@@ -98,13 +98,14 @@ func (d doubling) ensure(ctx context.Context, r *run, f family, shard int) (Reas
 			}
 			copy(f, again)
 		}
-		if reason := f.refuses(d.to, r.clock(d.written)); reason != "" {
+		now := f.now(r.clock(d.written))
+		if reason := f.refuses(d.to, now); reason != "" {
 			return reason, nil
 		}
 		if f[shard].Bucket != nil {
 			return AlreadyExists, nil
 		}
-		outcome, err := d.create(ctx, r, f, shard)
+		outcome, err := d.create(ctx, r, f, shard, now)
 		if err != nil || outcome != table.DonorChanged {
 			return outcomeReasons[outcome], err
 		}
@@ -115,6 +116,20 @@ func (d doubling) ensure(ctx context.Context, r *run, f family, shard int) (Reas
 var outcomeReasons = map[table.CreationOutcome]Reason{
 	table.Exists:   AlreadyExists,
 	table.PinMoved: PinMoved,
+}
+
+// now is when a shard is created: at the time of the batch, but not before the
+// last pass of any sibling. A batch's time is that of its beginning, and an edge
+// may have passed since. Funded before it, a shard would be due for a restore on
+// top of what a sibling moved to it after it.
+func (f family) now(clock int64) int64 {
+	now := clock
+	for _, sibling := range f {
+		if sibling.Bucket != nil {
+			now = max(now, sibling.Bucket.Refilled)
+		}
+	}
+	return now
 }
 
 // refuses says why no shard can be created at a count, "" where one can.
@@ -133,7 +148,7 @@ func (f family) refuses(count int, now int64) Reason {
 		return Unreadable
 	case zero.Disabled:
 		return Disabled
-	case zero.Readable(now) != nil:
+	case zero.Readable(now) != nil || slices.ContainsFunc(f, unscheduled):
 		return BadSchedule
 	case !zero.WindowsLive(now):
 		return NoWindow
@@ -141,15 +156,19 @@ func (f family) refuses(count int, now int64) Reason {
 	return ""
 }
 
+// unscheduled reports whether a shard's schedules cannot be read. What its grant
+// covers is then unknown.
+func unscheduled(s table.Sibling) bool { return s.Bucket != nil && s.Bucket.Broken != nil }
+
 // create funds and puts one shard. A created shard joins the family, and what
 // it was moved is gone from its donors.
-func (d doubling) create(ctx context.Context, r *run, f family, shard int) (table.CreationOutcome, error) {
+func (d doubling) create(ctx context.Context, r *run, f family, shard int, now int64) (table.CreationOutcome, error) {
 	zero := f[0].Bucket
-	fundings, err := quota.Fund(&zero.Bucket, f.buckets(), shard, d.to, r.clock(d.written))
+	fundings, err := quota.Fund(&zero.Bucket, f.buckets(), shard, d.to, now)
 	if err != nil {
 		return 0, err
 	}
-	creation := table.Creation{Bucket: table.NewShard(zero, shard, d.to, r.clock(d.written), fundings), Moves: moves(fundings)}
+	creation := table.Creation{Bucket: table.NewShard(zero, shard, d.to, now, fundings), Moves: moves(fundings)}
 	outcome, err := r.Store.Create(ctx, creation)
 	if err != nil || outcome != table.Created {
 		return outcome, err

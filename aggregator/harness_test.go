@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -301,6 +302,25 @@ func dump(t testing.TB, store *memory.Store) string {
 		text += string(line) + "\n"
 	}
 	return text
+}
+
+// sameTable compares two dumps and shows the items in which they differ.
+func sameTable(t testing.TB, what, got, want string) {
+	t.Helper()
+	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range max(len(a), len(b)) {
+		var x, y string
+		if i < len(a) {
+			x = a[i]
+		}
+		if i < len(b) {
+			y = b[i]
+		}
+		if x != y {
+			t.Errorf("%s: the table differs:\n got %s\nwant %s", what, x, y)
+			return
+		}
+	}
 }
 
 // eq fails where got is not want, which are compared as text.

@@ -11,20 +11,19 @@ import (
 
 // bucketTasks makes the tasks that look at one bucket's last image: whether it
 // needs a pass, and whether shard 0 is to be doubled.
-func (r *run) bucketTasks(buckets []*bucket) []task {
-	var tasks []task
+func (r *run) bucketTasks(buckets []*bucket) (passes, doubles []task) {
 	for _, b := range buckets {
 		last := b.last()
 		if err := last.New.Readable(r.clock(last.Time)); err != nil {
 			r.report.reject(last.index, last.Record, fmt.Errorf("bucket left alone, usage counted: %w", err))
 			continue
 		}
-		tasks = append(tasks, task{StepPass, b.sinceLastPass()[0].index, b.topUp})
+		passes = append(passes, task{StepPass, b.sinceLastPass()[0].index, b.topUp})
 		if b.pressed() {
-			tasks = append(tasks, task{StepDouble, b.writes[0].index, b.double})
+			doubles = append(doubles, task{StepDouble, b.writes[0].index, b.double})
 		}
 	}
-	return tasks
+	return passes, doubles
 }
 
 // topUp writes the passes that the bucket's writes call for, each judged by the

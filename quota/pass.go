@@ -1,6 +1,9 @@
 package quota
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Change is what a pass does to one limit.
 type Change struct {
@@ -48,16 +51,29 @@ type Demand map[string]int64
 //
 // A disabled bucket and one with an ended window that was never applied are
 // left alone. The error wraps ErrSchedule.
+//
+// A pass always moves the bucket's time, if only by a millisecond where now is
+// not after it: that is what keeps a pass that is planned again from the same
+// image, then at a later now, from taking a trim off twice. No limit is short
+// for that millisecond's sake.
 func PlanPass(b *Bucket, demand Demand, now int64) (*Pass, error) {
 	if b.Broken != nil {
 		return nil, b.Broken
 	}
-	if b.Disabled || b.missedWindow(max(now, b.lastWindow())) {
+	at := max(now, b.lastWindow())
+	behind := at <= b.Refilled
+	if behind {
+		at = b.Refilled + 1
+	}
+	if b.Disabled || b.missedWindow(at) {
 		return nil, nil
 	}
-	pass, err := Materialise(b, demand, now)
-	if err != nil || len(pass.Why) == 0 {
+	pass, err := Materialise(b, demand, at)
+	if err != nil {
 		return nil, err
+	}
+	if !slices.ContainsFunc(pass.Why, func(why Reason) bool { return why != Short || !behind }) {
+		return nil, nil
 	}
 	return pass, nil
 }

@@ -93,10 +93,17 @@ func TestPlanPass(t *testing.T) {
 		{"two reasons", shardOf(0, 2, day, dripping("a", 700, 1000), dripping("rpm", 5, 60_000)), spent, day + s,
 			"over short | rf +1000 | a-200 rpm+500 <=5"},
 
-		// The time of the last pass never goes backward, and nothing drips.
+		// The time of the last pass never goes backward, and nothing drips. It moves
+		// by a millisecond, so that it is a lock.
 		{"behind the last pass", shardOf(0, 1, day, dripping("rpm", 0, 60_000)), spent, day - 1, "none"},
+		{"over, at the time of the last pass", shardOf(0, 2, day, dripping("a", 0, 120_000), dripping("rpm", 900, 1000)), nil, day,
+			"over | rf +1 | a+1 <=0 rpm-400"},
+		{"that millisecond may be an edge", shardOf(0, 2, day-1, calendar("calls", 7, 1000, 2), dripping("rpm", 900, 1000)), nil, day - 1,
+			"reset over | rf +0 | calls+493 restored <=7 rpm-400"},
+		{"or end a window that nobody applied", shardOf(0, 2, day-1, opened(session("s", 7, 1000, day-3*hour, 2), day-hour, nil), dripping("rpm", 900, 1000)), nil, day - 1,
+			"none"},
 		{"over, behind the last pass", shardOf(0, 2, day, dripping("a", 0, 60_000), dripping("rpm", 900, 1000)), spent, day - s,
-			"over | rf +0 | rpm-400"},
+			"over | rf +1 | rpm-400"},
 
 		// Calendar quotas.
 		{"a quota does not drip", shardOf(0, 1, day, calendar("calls", 0, 1000, 1)), spent, day + hour, "none"},
@@ -142,7 +149,7 @@ func TestPlanPass(t *testing.T) {
 		{"even where another window has ended by then", shardOf(1, 2, day-2*hour,
 			opened(session("s", 5, 1000, 1, 1), day-hour, nil), opened(session("u", 5, 1000, 1, 1), day+s, nil)), nil, day - s, "none"},
 		{"rolls behind the last pass", shardOf(1, 2, day+9*s, opened(session("s", 5, 1000, day-2*hour, 1), day, nil)), nil, day + s,
-			"rolled | rf +9000 | s+495 restored wa +0 ws=+0 <=5"},
+			"rolled | rf +9001 | s+495 restored wa +0 ws=+0 <=5"},
 		{"without marker, passed before the start", shardOf(1, 2, day-s, with(opened(session("s", 5, 1000, 1, 1), day, nil), unmarked)), nil, day + s,
 			"rolled | rf +1000 | s+495 restored wa +0 ws=+0 <=5"},
 		{"without marker, passed since: only the marker is missing", shardOf(1, 2, day+1, dripping("rpm", 0, 120_000), with(opened(session("s", 5, 1000, 1, 1), day, nil), unmarked)), spent, day + s,

@@ -3,26 +3,11 @@ package table
 import (
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
-	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
-
-// ErrJSON says that text is not an item in DynamoDB JSON.
-var ErrJSON = errors.New("not an item in DynamoDB JSON")
-
-// ParseItem reads an item in DynamoDB JSON, {"PK": {"S": "…"}, …}. The error
-// is ErrJSON, without anything of the text.
-func ParseItem(text []byte) (Item, error) {
-	item, err := attributevalue.UnmarshalMapJSON(text)
-	if err != nil || item == nil {
-		return nil, ErrJSON
-	}
-	return item, nil
-}
 
 // FormatItem renders an item in DynamoDB JSON, the same item always as the
 // same text: names and the members of sets are sorted.

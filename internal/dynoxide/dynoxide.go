@@ -176,7 +176,7 @@ func find() (string, error) {
 		return "", err
 	}
 	for {
-		path := filepath.Join(dir, "node_modules", "@dynoxide", platform(runtime.GOOS, runtime.GOARCH), "dynoxide")
+		path := filepath.Join(dir, "node_modules", "@dynoxide", current, "dynoxide")
 		if _, err := os.Stat(path); err == nil {
 			return path, nil
 		}
@@ -187,6 +187,9 @@ func find() (string, error) {
 		dir = parent
 	}
 }
+
+// current is the platform that this runs on.
+var current = platform(runtime.GOOS, runtime.GOARCH)
 
 // platform names a platform as npm does.
 func platform(goos, goarch string) string {

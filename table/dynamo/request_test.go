@@ -28,6 +28,7 @@ var grammar = regexp.MustCompile(`^(SET|ADD|REMOVE|AND|OR|attribute_exists|attri
 type recorder struct {
 	expressions []string
 	tokens      []string
+	consistent  []bool // of each read
 }
 
 func (r *recorder) keep(expressions ...*string) {
@@ -40,10 +41,12 @@ func (r *recorder) keep(expressions ...*string) {
 
 func (r *recorder) client() fake {
 	return fake{
-		getItem: func(*dynamodb.GetItemInput) (*dynamodb.GetItemOutput, error) {
+		getItem: func(input *dynamodb.GetItemInput) (*dynamodb.GetItemOutput, error) {
+			r.consistent = append(r.consistent, *input.ConsistentRead)
 			return &dynamodb.GetItemOutput{ConsumedCapacity: units(0.5)}, nil
 		},
-		batchGet: func(*dynamodb.BatchGetItemInput) (*dynamodb.BatchGetItemOutput, error) {
+		batchGet: func(input *dynamodb.BatchGetItemInput) (*dynamodb.BatchGetItemOutput, error) {
+			r.consistent = append(r.consistent, *input.RequestItems["t"].ConsistentRead)
 			output := found(seed()...)
 			output.ConsumedCapacity = []types.ConsumedCapacity{*units(2)}
 			return output, nil
@@ -86,6 +89,66 @@ func TestExpressionsHoldOnlyAliases(t *testing.T) {
 	for _, expression := range r.expressions {
 		if !grammar.MatchString(expression) {
 			t.Errorf("not of aliases alone: %s", expression)
+		}
+	}
+}
+
+// Reads reflect every write that was acknowledged.
+func TestReadsAreConsistent(t *testing.T) {
+	r := &recorder{}
+	store := dynamo.New(r.client(), "t")
+	for _, call := range calls {
+		if _, err := call.do(t.Context(), store); err != nil {
+			t.Fatalf("%s: %v", call.name, err)
+		}
+	}
+	if _, err := store.Get(t.Context(), "pk", "sk"); err != nil {
+		t.Fatal(err)
+	}
+	if want := []bool{true, true, true}; !slices.Equal(r.consistent, want) {
+		t.Errorf("got %v", r.consistent)
+	}
+}
+
+// meddling changes the table between a batch read and what follows it.
+type meddling struct {
+	*dynamodb.Client
+	meddle func()
+}
+
+func (m meddling) BatchGetItem(ctx context.Context, input *dynamodb.BatchGetItemInput, options ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
+	output, err := m.Client.BatchGetItem(ctx, input, options...)
+	m.meddle()
+	return output, err
+}
+
+// What someone else did between the read and the raise stands, and is seen in
+// the image that is returned.
+func TestRaiseAfterSomeoneElse(t *testing.T) {
+	client := dynoxide.Client(t)
+	name := dynoxide.NewTable(t, client)
+	items := raw{client, name}
+	for _, item := range seed() {
+		items.Put(t, item)
+	}
+	frozen := bucket(1, 4, "77") // a reset at 4 and a raise to 4, while ours is to 8
+	frozen["b_calls_gc"] = table.N("4")
+	store := dynamo.New(meddling{client, func() { items.Put(t, frozen) }}, name)
+	for _, want := range []struct {
+		count  int
+		raised bool
+	}{{8, true}, {4, false}} {
+		items.Put(t, seed()[1])
+		siblings, err := store.RaiseAndRead(t.Context(), group, want.count, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := siblings[1]
+		if got.Raised != want.raised || got.Bucket.Count != want.count {
+			t.Errorf("to %d: %+v", want.count, got)
+		}
+		if calls := got.Bucket.Limit("calls"); calls.Balance != 77 || calls.Grant == nil || *calls.Grant != 4 {
+			t.Errorf("to %d: %+v", want.count, calls)
 		}
 	}
 }

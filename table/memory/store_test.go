@@ -116,6 +116,19 @@ func TestWritesStayOverTheOtherTable(t *testing.T) {
 	}
 }
 
+// What was written while an item was being loaded is newer than what is loaded.
+func TestLoadDoesNotUndoWrite(t *testing.T) {
+	var store *memory.Store
+	store = memory.Over(func(context.Context, string, string) (table.Item, error) {
+		store.Put(item(0, "20"))
+		return item(0, "10"), nil
+	})
+	b, err := store.Read(t.Context(), group.At(0))
+	if err != nil || b.Limit("rpm").Base.Capacity != 20 {
+		t.Errorf("got %+v, %v", b, err)
+	}
+}
+
 func TestLoadErrorChangesNothing(t *testing.T) {
 	broken := errors.New("broken")
 	store := memory.Over(func(context.Context, string, string) (table.Item, error) { return nil, broken })

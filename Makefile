@@ -1,0 +1,64 @@
+# What is done with this repository, by hand and in CI.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.ONESHELL:
+.PHONY: help test lint build replay clean FORCE
+
+# The recording that `make replay` runs the aggregator over.
+RECORDING ?= testdata/quota-walk.jsonl.gz
+
+# The same source and Go version give the same bytes, wherever they are built.
+REPRODUCIBLE := -trimpath -buildvcs=false -ldflags '-s -w'
+
+# infra is a module of its own.
+MODULES := . $(patsubst %/go.mod,%,$(wildcard infra/go.mod))
+
+help: ## List these targets
+	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+
+# The tests need dynoxide, and can use the real client, unless the environment
+# names others.
+test: $(if $(SHARDQUOTA_DYNOXIDE),,node_modules/.package-lock.json) $(if $(SHARDQUOTA_PYTHON),,.venv/ready) ## Run all tests; installs what they need first
+	if [ -e .venv/ready ]; then export SHARDQUOTA_PYTHON="$${SHARDQUOTA_PYTHON:-$$PWD/.venv/bin/python}"; fi
+	for module in $(MODULES); do (cd $$module && go test -race $(if $(CI),-count=1) ./...); done
+
+node_modules/.package-lock.json: package-lock.json
+	npm ci --no-audit --no-fund
+	mkdir -p $(@D) && touch $@
+
+.venv/ready: testdata/requirements.txt
+	@if python3 -m venv .venv && .venv/bin/pip install --quiet --disable-pip-version-check --timeout 10 --retries 1 -r $<; then \
+		touch $@; \
+	else \
+		echo "zae-limiter cannot be installed here: the tests with its client will be skipped"; \
+	fi
+
+lint: ## Check the sources: gofmt, go vet, staticcheck, govulncheck
+	@unformatted=$$(find . \( -name node_modules -o -name .venv \) -prune -o -name '*.go' -print | xargs gofmt -l)
+	if [ -n "$$unformatted" ]; then printf 'not formatted by gofmt:\n%s\n' "$$unformatted"; exit 1; fi
+	for module in $(MODULES); do (cd $$module && go vet ./...); done
+	staticcheck=$$(go tool -n staticcheck)
+	for module in $(MODULES); do (cd $$module && "$$staticcheck" ./...); done
+	if found=$$(go tool govulncheck ./... 2>&1); then
+		echo "govulncheck: no known vulnerability is reached"
+	elif grep -q 'fetching vulnerabilities' <<<"$$found"; then
+		echo "govulncheck: skipped, since its database cannot be reached"
+	else
+		echo "$$found"; exit 1
+	fi
+
+build: dist/aggregator-arm64/bootstrap dist/aggregator-amd64/bootstrap bin/shardquota ## Build the function for both processors, and the tool
+
+dist/aggregator-%/bootstrap: FORCE
+	CGO_ENABLED=0 GOOS=linux GOARCH=$* go build $(REPRODUCIBLE) -tags lambda.norpc -o $@ ./cmd/aggregator
+
+bin/shardquota: FORCE
+	CGO_ENABLED=0 go build $(REPRODUCIBLE) -o $@ ./cmd/shardquota
+
+replay: bin/shardquota ## Run the aggregator over a recording: RECORDING=FILE
+	$< replay --batch-size 100 $(RECORDING)
+
+clean: ## Remove what these targets make
+	rm -rf bin dist node_modules .venv

@@ -1,0 +1,231 @@
+package table
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// ErrJSON says that text is not an item in DynamoDB JSON.
+var ErrJSON = errors.New("not an item in DynamoDB JSON")
+
+// maxNesting is how deep DynamoDB lets attribute values nest.
+const maxNesting = 32
+
+// attributeSize is about how many bytes of text an attribute of a bucket takes.
+const attributeSize = 32
+
+// ParseItem reads an item in DynamoDB JSON, {"PK": {"S": "…"}, …}. It refuses
+// what is no JSON, a value of no type or of more than one, and values nested
+// deeper than DynamoDB allows. The error wraps ErrJSON and holds nothing of the
+// text.
+//
+// Reading the images is most of the work of a batch, so that this reads bytes
+// straight into values. The generic decoder of the AWS SDK, which takes many
+// times as long, is the reference that it is tested against.
+func ParseItem(text []byte) (Item, error) {
+	p := parser{text: text}
+	item := Item(p.attributes(0))
+	if p.space(); p.at < len(text) {
+		p.fail("something follows the item")
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	return item, nil
+}
+
+// parser reads JSON of the one shape that items have. After the first failure
+// it stands at the end of the text, where every method returns at once.
+type parser struct {
+	text []byte
+	at   int
+	err  error
+}
+
+func (p *parser) fail(cause string) {
+	if p.err == nil {
+		p.err = fmt.Errorf("%w: %s at byte %d", ErrJSON, cause, p.at)
+	}
+	p.at = len(p.text)
+}
+
+func (p *parser) space() {
+	for p.at < len(p.text) {
+		switch p.text[p.at] {
+		case ' ', '\t', '\n', '\r':
+			p.at++
+		default:
+			return
+		}
+	}
+}
+
+// next takes a byte if it comes next, after any space.
+func (p *parser) next(b byte) bool {
+	p.space()
+	if p.at < len(p.text) && p.text[p.at] == b {
+		p.at++
+		return true
+	}
+	return false
+}
+
+func (p *parser) expect(b byte) {
+	if !p.next(b) {
+		p.fail("expected " + string(b))
+	}
+}
+
+// list reads elements between two brackets, separated by commas.
+func (p *parser) list(from, to byte, element func()) {
+	p.expect(from)
+	if p.next(to) {
+		return
+	}
+	for p.err == nil {
+		element()
+		if p.next(to) {
+			return
+		}
+		p.expect(',')
+	}
+}
+
+// attributes reads named values: an item, or the inside of a map.
+func (p *parser) attributes(depth int) map[string]types.AttributeValue {
+	attributes := map[string]types.AttributeValue{}
+	if depth == 0 {
+		attributes = make(map[string]types.AttributeValue, len(p.text)/attributeSize)
+	}
+	p.list('{', '}', func() {
+		name := p.string()
+		p.expect(':')
+		attributes[name] = p.value(depth)
+	})
+	return attributes
+}
+
+// value reads {"TYPE": content}.
+func (p *parser) value(depth int) (value types.AttributeValue) {
+	if depth > maxNesting {
+		p.fail("values nested too deep")
+		return nil
+	}
+	p.expect('{')
+	kind := p.string()
+	p.expect(':')
+	value = p.content(kind, depth)
+	p.expect('}')
+	return value
+}
+
+func (p *parser) content(kind string, depth int) types.AttributeValue {
+	switch kind {
+	case "S":
+		return &types.AttributeValueMemberS{Value: p.string()}
+	case "N":
+		return &types.AttributeValueMemberN{Value: p.string()}
+	case "B":
+		return &types.AttributeValueMemberB{Value: p.binary()}
+	case "BOOL":
+		return &types.AttributeValueMemberBOOL{Value: p.bool()}
+	case "NULL":
+		return &types.AttributeValueMemberNULL{Value: p.bool()}
+	case "SS":
+		return &types.AttributeValueMemberSS{Value: collect(p, p.string)}
+	case "NS":
+		return &types.AttributeValueMemberNS{Value: collect(p, p.string)}
+	case "BS":
+		return &types.AttributeValueMemberBS{Value: collect(p, p.binary)}
+	case "L":
+		return &types.AttributeValueMemberL{Value: collect(p, func() types.AttributeValue { return p.value(depth + 1) })}
+	case "M":
+		return &types.AttributeValueMemberM{Value: p.attributes(depth + 1)}
+	}
+	p.fail("a value of no known type")
+	return nil
+}
+
+// collect reads an array.
+func collect[T any](p *parser, element func() T) []T {
+	list := []T{}
+	p.list('[', ']', func() { list = append(list, element()) })
+	return list
+}
+
+func (p *parser) bool() bool {
+	if p.word("true") {
+		return true
+	}
+	if !p.word("false") {
+		p.fail("expected true or false")
+	}
+	return false
+}
+
+// word takes a word if it comes next, after any space.
+func (p *parser) word(word string) bool {
+	p.space()
+	if !bytes.HasPrefix(p.text[p.at:], []byte(word)) {
+		return false
+	}
+	p.at += len(word)
+	return true
+}
+
+func (p *parser) binary() []byte {
+	start := p.at
+	decoded, err := base64.StdEncoding.DecodeString(p.string())
+	if err != nil {
+		p.at = start
+		p.fail("binary that is not base64")
+	}
+	return decoded
+}
+
+// string reads a JSON string. One without escapes, which is nearly every one,
+// is taken as it stands.
+func (p *parser) string() string {
+	p.expect('"')
+	start, plain := p.at, true
+	for p.at < len(p.text) {
+		switch c := p.text[p.at]; {
+		case c == '"':
+			raw := p.text[start:p.at]
+			p.at++
+			if plain || utf8.Valid(raw) && bytes.IndexByte(raw, '\\') < 0 {
+				return string(raw)
+			}
+			return p.unquote(start - 1)
+		case c == '\\':
+			plain = false
+			p.at += 2
+		case c < ' ':
+			p.fail("a control character in a string")
+		case c >= utf8.RuneSelf:
+			plain = false
+			p.at++
+		default:
+			p.at++
+		}
+	}
+	p.at = min(p.at, len(p.text))
+	p.fail("a string without end")
+	return ""
+}
+
+// unquote decodes the string that ends here and began, with its quote, at start.
+func (p *parser) unquote(start int) string {
+	var text string
+	if err := json.Unmarshal(p.text[start:p.at], &text); err != nil {
+		p.at = start
+		p.fail("a malformed string")
+	}
+	return text
+}
