@@ -317,7 +317,12 @@ func sameTable(t testing.TB, what, got, want string) {
 			y = b[i]
 		}
 		if x != y {
-			t.Errorf("%s: the table differs:\n got %s\nwant %s", what, x, y)
+			at := 0
+			for at < min(len(x), len(y)) && x[at] == y[at] {
+				at++
+			}
+			from := max(0, at-40)
+			t.Errorf("%s: item %d differs:\n got …%.120s\nwant …%.120s", what, i, x[min(from, len(x)):], y[min(from, len(y)):])
 			return
 		}
 	}

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,12 +32,8 @@ func Decode(record Record) (*Change, error) {
 	if record.EventName != "INSERT" && record.EventName != "MODIFY" {
 		return nil, nil
 	}
-	var keys struct{ SK struct{ S string } }
-	if err := json.Unmarshal(record.Keys, &keys); err != nil {
-		return nil, fmt.Errorf("%w: its keys are not attributes", ErrRecord)
-	}
-	if keys.SK.S != table.StateSK {
-		return nil, nil
+	if bucket, err := isBucket(record.Keys); !bucket || err != nil {
+		return nil, err
 	}
 	mark, err := Mark(record.Stream, record.Sequence)
 	if err != nil {
@@ -56,6 +53,20 @@ func Decode(record Record) (*Change, error) {
 		return nil, fmt.Errorf("%w: its images are of two items", ErrRecord)
 	}
 	return change, nil
+}
+
+// isBucket reports whether the keys are a bucket's. Most other kinds are told
+// by their keys not holding the word.
+func isBucket(keys json.RawMessage) (bool, error) {
+	if len(keys) > 0 && !bytes.Contains(keys, []byte(table.StateSK)) {
+		return false, nil
+	}
+	item, err := table.ParseItem(keys)
+	if err != nil {
+		return false, fmt.Errorf("%w: its keys are not attributes", ErrRecord)
+	}
+	_, sk := item.Key()
+	return sk == table.StateSK, nil
 }
 
 func decodeImage(which string, raw json.RawMessage) (*table.Bucket, error) {

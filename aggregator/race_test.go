@@ -1,0 +1,5 @@
+//go:build race
+
+package aggregator_test
+
+const walks = 200 // of TestNobodySpends; the race detector is slow
