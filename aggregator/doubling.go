@@ -34,7 +34,8 @@ var reasons = []Reason{
 type doubling struct {
 	group    table.Group
 	from, to int
-	written  int64 // epoch ms
+	written  int64          // epoch ms
+	legacy   []quota.Freeze // the grants of shard 0's legacy quotas, as read before its count rose
 }
 
 func doublings(buckets []*bucket) []task {
@@ -49,9 +50,12 @@ func doublings(buckets []*bucket) []task {
 
 // apply raises the siblings and creates the shards that are missing.
 func (d doubling) apply(ctx context.Context, r *run) error {
-	if d.to > quota.MaxShards {
+	if !quota.IsCount(d.to) {
 		r.report.decline(d.group, d.from, d.from, BadCount)
 		return nil
+	}
+	if err := freeze(ctx, r, d.group.At(0), d.legacy); err != nil {
+		return err
 	}
 	family, err := d.raise(ctx, r)
 	if err != nil {
@@ -69,6 +73,16 @@ func (d doubling) apply(ctx context.Context, r *run) error {
 		}
 	}
 	return nil
+}
+
+// freeze stores the grant counts of legacy quotas on shard 0, if there are any.
+// Read at its new count, a balance that is half spent would be taken for a
+// smaller grant, and the rest of it be granted again.
+func freeze(ctx context.Context, r *run, zero table.Key, legacy []quota.Freeze) error {
+	if len(legacy) == 0 {
+		return nil
+	}
+	return r.Store.Freeze(ctx, zero, legacy)
 }
 
 // family is all shards of a group by index, each at the doubling's count.
@@ -142,8 +156,6 @@ func (f family) refuses(count int, now int64) Reason {
 		return Overtaken
 	case zero.Count < count:
 		return PinMoved
-	case !quota.IsCount(count):
-		return BadCount
 	case slices.ContainsFunc(f, func(s table.Sibling) bool { return s.Broken != nil }):
 		return Unreadable
 	case zero.Disabled:

@@ -420,3 +420,25 @@ func TestDoublingFromAnAbsentCount(t *testing.T) {
 		eq(t, "usage", w.usage(acme, string(window), atNoon), "")
 	}
 }
+
+// A legacy quota on shard 0 has no grant count. Half spent at count 1 and read
+// at count 2 it looks like a grant of half the quota, and the other half would
+// be granted again. Its size is taken from before the count rose.
+func TestDoublingOfLegacyQuota(t *testing.T) {
+	legacy := attrs{"b_tpd_gc": nil, "b_tpd_tk": 400_000, "b_tpd_tc": 600_000}
+	zero := quotaZero(2, legacy)
+	w := newWorld(t, zero)
+	report := w.sound(noon, w.doubles(noon, zero, 1, 2))
+	eq(t, "created", created(report), "1 of 2 [rpm: 32000 (share) tpd: 400000 moved off shard 0 wcu: 1000000 (share)];")
+	eq(t, "grant of shard 0", *w.shard(0).Limit("tpd").Grant, 1)
+	eq(t, "held by shard 0", w.shard(0).Limit("tpd").Balance, int64(0))
+}
+
+// Doubling a hot bucket freezes what a legacy quota was granted, too.
+func TestPressureFreezesLegacyQuota(t *testing.T) {
+	zero := quotaZero(1, attrs{"b_tpd_gc": nil, "b_tpd_tk": 400_000, "b_wcu_tk": 0, "rf": noon})
+	w := newWorld(t, zero)
+	report := w.sound(noon, w.write(noon, build(zero, attrs{"b_wcu_tk": 1000}), zero))
+	eq(t, "doublings", report.Doublings, []aggregator.Doubling{{Group: acme, From: 1, To: 2}})
+	eq(t, "grant of shard 0", *w.shard(0).Limit("tpd").Grant, 1)
+}

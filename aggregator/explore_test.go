@@ -76,12 +76,17 @@ type ledger struct {
 	capacity    int64
 	granted     map[int64]uint32 // slots of MaxShards granted afresh, by period
 	admitted    map[int64]int64  // spent and not refunded, by period, millitokens
+	charged     map[int64]int64  // granted, and neither admitted nor held, by period, millitokens
+	refunded    map[int]int64    // refunds by shard, less what was trimmed since, millitokens
 	wrong       []string
 }
 
 func newLedger(capacity int64, items ...table.Item) *ledger {
 	mem := memory.New()
-	l := &ledger{Store: mem, mem: mem, capacity: capacity, granted: map[int64]uint32{}, admitted: map[int64]int64{}}
+	l := &ledger{
+		Store: mem, mem: mem, capacity: capacity, granted: map[int64]uint32{},
+		admitted: map[int64]int64{}, charged: map[int64]int64{}, refunded: map[int]int64{},
+	}
 	for _, item := range items {
 		mem.Put(item)
 	}
@@ -143,7 +148,9 @@ func (l *ledger) at(shard int) *table.Bucket {
 }
 
 // Pass notes a restore as a fresh grant. What the new balance lacks of it was
-// spent, or moved off, since the pass was planned, and is charged to the period.
+// spent, or moved off, since the pass was planned, and is charged to the period:
+// a restore adds. A refund may be trimmed off again, once, since a restore that
+// was planned before it leaves less room for it.
 func (l *ledger) Pass(ctx context.Context, b *table.Bucket, pass *quota.Pass) (table.PassResult, error) {
 	before := l.at(b.Shard)
 	result, err := l.Store.Pass(ctx, b, pass)
@@ -153,13 +160,16 @@ func (l *ledger) Pass(ctx context.Context, b *table.Bucket, pass *quota.Pass) (t
 	after := l.at(b.Shard)
 	i := slices.IndexFunc(pass.Changes, func(c quota.Change) bool { return c.Limit == "q" && c.Restore })
 	if i < 0 {
-		if rise := after.Limit("q").Balance - before.Limit("q").Balance; rise > 0 {
-			l.wrong = append(l.wrong, fmt.Sprintf("shard %d rose by %d", b.Shard, rise))
+		fall := before.Limit("q").Balance - after.Limit("q").Balance
+		if fall < 0 || fall > l.refunded[b.Shard] {
+			l.wrong = append(l.wrong, fmt.Sprintf("shard %d fell by %d without a restore", b.Shard, fall))
 		}
+		l.charged[periodOf(after)] += fall
+		l.refunded[b.Shard] -= fall
 		return result, err
 	}
 	l.grant(after, pass.Count)
-	l.admitted[periodOf(after)] += l.capacity/int64(pass.Count) - after.Limit("q").Balance
+	l.charged[periodOf(after)] += l.capacity/int64(pass.Count) - after.Limit("q").Balance
 	return result, err
 }
 
@@ -209,12 +219,13 @@ func (l *ledger) spend(shard int, amount, now int64) bool {
 	b.Fill()
 	l.mem.Put(b.Item)
 	l.admitted[periodOf(b)] += amount
+	l.refunded[shard] += max(0, -amount)
 	return true
 }
 
 // settle lets a client draw every shard, so that nothing is left to be granted,
-// and checks the books of the period: what was admitted and what is held make
-// up the capacity, no more and no less.
+// and checks the books of the period: what was admitted, what was charged to it
+// and what is held make up the capacity, no more and no less.
 func (l *ledger) settle(now int64) []string {
 	c, held, zero := client{store: l, now: now}, int64(0), l.at(0)
 	for shard := range zero.Count {
@@ -232,8 +243,9 @@ func (l *ledger) settle(now int64) []string {
 		}
 		held += b.Limit("q").Balance
 	}
-	if sum := held + l.admitted[period]; sum != l.capacity {
-		l.wrong = append(l.wrong, fmt.Sprintf("admitted %d and held %d are %+d of the capacity", l.admitted[period], held, sum-l.capacity))
+	if sum := l.admitted[period] + l.charged[period] + held; sum != l.capacity {
+		l.wrong = append(l.wrong, fmt.Sprintf("admitted %d, charged %d and held %d are %+d of the capacity",
+			l.admitted[period], l.charged[period], held, sum-l.capacity))
 	}
 	for period, admitted := range l.admitted {
 		if admitted > l.capacity {

@@ -74,7 +74,8 @@ func (b *bucket) doubled() (d doubling, index int, ok bool) {
 			continue
 		}
 		if !ok {
-			d, index, ok = doubling{group: b.key.Group, from: from}, w.index, true
+			legacy := quota.Freezes(&w.Old.Bucket, w.Time)
+			d, index, ok = doubling{group: b.key.Group, from: from, legacy: legacy}, w.index, true
 		}
 		d.to, d.written = max(d.to, to), w.Time
 	}

@@ -2,4 +2,6 @@
 
 package aggregator_test
 
-const walks = 2000 // of TestNobodySpends
+const walks = 1500 // of TestNobodySpends
+
+const cuts = 60 // of TestCutsLeaveTheSameTable

@@ -40,14 +40,21 @@ func (p Pseudonyms) Of(group table.Group) string {
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
+// maxLoggedFailures bounds what one batch logs of failures: in an outage every
+// part of it fails, and all in one way.
+const maxLoggedFailures = 10
+
 // Log writes what an operator has to know of a batch: every rejected record,
 // failure, doubling, creation and decline, by pseudonym.
 func (r *Report) Log(ctx context.Context, log *slog.Logger, names Pseudonyms) {
 	for _, x := range r.Rejected {
 		log.WarnContext(ctx, "record rejected", "index", x.Index, "sequence", x.Sequence, "reason", x.Err.Error())
 	}
-	for _, x := range r.Failures {
+	for _, x := range r.Failures[:min(len(r.Failures), maxLoggedFailures)] {
 		log.ErrorContext(ctx, "to be delivered again", "index", x.Index, "step", x.Step, "reason", x.Err.Error())
+	}
+	if more := len(r.Failures) - maxLoggedFailures; more > 0 {
+		log.ErrorContext(ctx, "more to be delivered again", "parts", more)
 	}
 	of := func(group table.Group) slog.Attr {
 		return slog.Group("bucket", "entity", names.Of(group), "resource", group.Resource)

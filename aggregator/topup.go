@@ -102,7 +102,11 @@ func after(image *table.Bucket, passes []*quota.Pass) *table.Bucket {
 // double sets twice the count that the hot shard 0 was last seen with, unless
 // someone else has.
 func (b *bucket) double(ctx context.Context, r *run) error {
-	from := b.last().New.Count
+	last := b.last()
+	from := last.New.Count
+	if err := freeze(ctx, r, b.key, quota.Freezes(&last.New.Bucket, r.clock(last.Time))); err != nil {
+		return err
+	}
 	result, err := r.Store.Double(ctx, b.key.Group, from)
 	if err != nil {
 		return err

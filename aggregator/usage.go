@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"maps"
 	"slices"
 	"time"
 
@@ -99,13 +99,8 @@ func (t *tally) usage(parts []write, retention time.Duration) table.Usage {
 		source.Last = w.Mark
 		sources[shard] = source
 	}
-	for shard := range math.MaxInt {
-		if len(usage.Sources) == len(sources) {
-			break
-		}
-		if source, ok := sources[shard]; ok {
-			usage.Sources = append(usage.Sources, source)
-		}
+	for _, shard := range slices.Sorted(maps.Keys(sources)) {
+		usage.Sources = append(usage.Sources, sources[shard])
 	}
 	return usage
 }

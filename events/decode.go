@@ -32,7 +32,8 @@ func Decode(record Record) (*Change, error) {
 	if record.EventName != "INSERT" && record.EventName != "MODIFY" {
 		return nil, nil
 	}
-	if bucket, err := isBucket(record.Keys); !bucket || err != nil {
+	keys, err := bucketKeys(record.Keys)
+	if keys == nil || err != nil {
 		return nil, err
 	}
 	mark, err := Mark(record.Stream, record.Sequence)
@@ -42,6 +43,9 @@ func Decode(record Record) (*Change, error) {
 	change := &Change{Record: record, Mark: mark}
 	if change.New, err = decodeImage("new", record.New); err != nil {
 		return nil, err
+	}
+	if pk, _ := keys.Key(); pk != change.New.Key.PK() {
+		return nil, fmt.Errorf("%w: its image is of another item", ErrRecord)
 	}
 	if record.EventName == "INSERT" {
 		return change, nil
@@ -55,18 +59,20 @@ func Decode(record Record) (*Change, error) {
 	return change, nil
 }
 
-// isBucket reports whether the keys are a bucket's. Most other kinds are told
-// by their keys not holding the word.
-func isBucket(keys json.RawMessage) (bool, error) {
+// bucketKeys returns a record's keys if they are a bucket's, otherwise nil. Most
+// other kinds are told by their keys not holding the word.
+func bucketKeys(keys json.RawMessage) (table.Item, error) {
 	if len(keys) > 0 && !bytes.Contains(keys, []byte(table.StateSK)) {
-		return false, nil
+		return nil, nil
 	}
 	item, err := table.ParseItem(keys)
 	if err != nil {
-		return false, fmt.Errorf("%w: its keys are not attributes", ErrRecord)
+		return nil, fmt.Errorf("%w: its keys are not attributes", ErrRecord)
 	}
-	_, sk := item.Key()
-	return sk == table.StateSK, nil
+	if _, sk := item.Key(); sk != table.StateSK {
+		return nil, nil
+	}
+	return item, nil
 }
 
 func decodeImage(which string, raw json.RawMessage) (*table.Bucket, error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-const bucketKeys = `{"PK":{"S":"n/BUCKET#acme#gpt-4#0"},"SK":{"S":"#STATE"}}`
+const acmeKeys = `{"PK":{"S":"n/BUCKET#acme#gpt-4#0"},"SK":{"S":"#STATE"}}`
 
 // bucketImage is a bucket with one limit and what else is given.
 func bucketImage(consumed int, more string) json.RawMessage {
@@ -23,7 +23,7 @@ func bucketImage(consumed int, more string) json.RawMessage {
 func bucketRecord(name string, old, image json.RawMessage) Record {
 	return Record{
 		EventName: name, Stream: "2026-11-30T00:00:00.000", Sequence: "17", Time: 1_796_032_800_000,
-		Keys: json.RawMessage(bucketKeys), Old: old, New: image,
+		Keys: json.RawMessage(acmeKeys), Old: old, New: image,
 	}
 }
 
@@ -144,6 +144,7 @@ func TestDecodeRejects(t *testing.T) {
 		{"no new image", bucketRecord(Insert, nil, nil), "no new image", ErrRecord},
 		{"no old image", bucketRecord(Modify, nil, good), "no old image", ErrRecord},
 		{"an image that is no item", bucketRecord(Insert, nil, json.RawMessage(`{"PK":"secret"}`)), "new image is not attributes", ErrRecord},
+		{"an image of another item", bucketRecord(Insert, nil, secret("gpt-4#0", "gpt-4#1")), "image is of another item", ErrRecord},
 		{"images of two items", bucketRecord(Modify, secret("gpt-4#0", "gpt-4#1"), good), "images are of two items", ErrRecord},
 		{"no keys", noKeys, "keys", ErrRecord},
 		{"a number that is none", bucketRecord(Insert, nil, secret(`{"N":"100000"}`, `{"N":"secret"}`)), "not a whole number", table.ErrItem},

@@ -22,7 +22,7 @@ var ErrEmpty = errors.New("holds no records")
 var (
 	errCut       = fmt.Errorf("cut short: %w", io.ErrUnexpectedEOF)
 	errNotEvent  = errors.New("not a Lambda event: it has no Records")
-	errRecords   = errors.New("Records is not an array")
+	errRecords   = errors.New("its Records are not an array")
 	errComma     = errors.New("a comma with nothing behind it")
 	errNoComma   = errors.New("no comma where one is due")
 	errNoKey     = errors.New("no key where one is due")

@@ -293,7 +293,7 @@ func TestReaderErrors(t *testing.T) {
 		{"bad key", `{"Records":[],"\x":1}`, 0, 16, "invalid character 'x' in string escape code"},
 		{"no key", `{"Records":[],5:1}`, 0, 14, "no key where one is due"},
 		{"raw line end in text", "{\"Records\":[{\"a\":\"b\n\"}]}", 0, 19, `invalid character '\n' in string literal`},
-		{"Records is text", `{"Records":"user-7"}`, 0, 11, "Records is not an array"},
+		{"Records is text", `{"Records":"user-7"}`, 0, 11, "its Records are not an array"},
 		{"quote missing", `{"Records":[{"a":"b,"c":"d"},{"a":"b"}]}`, 0, 21, "record 1, byte 21: invalid character 'c' after object key:value pair"},
 		{"large element", `{"Records":[{},{"a":"` + strings.ReplaceAll(long, " ", "x") + `"}]}`, 1, -1, "record 2, byte %d: a value is larger than 100000 bytes"},
 		{"large record", `{"a":"` + strings.ReplaceAll(long, " ", "x") + `"}`, 0, -1, "a value is larger than 100000 bytes"},

@@ -82,7 +82,7 @@ func TestDecodeEventErrors(t *testing.T) {
 		{`{"key1":"user-7"}`, "byte 17: not a Lambda event: it has no Records"},
 		{`{"payload":{"Records":[]}}`, "byte 26: not a Lambda event: it has no Records"},
 		{`{"Records":[]}{"Records":[]}`, "byte 28: not a Lambda event: it has no Records"},
-		{`{"Records":{"user-7":1}}`, "byte 11: Records is not an array"},
+		{`{"Records":{"user-7":1}}`, "byte 11: its Records are not an array"},
 		{`{"Records":[{"a":1]}`, "record 1, byte 18: invalid character ']' after object key:value pair"},
 		{`{"Records":[{}`, "byte 14: cut short: unexpected EOF"},
 	} {

@@ -84,7 +84,10 @@ func TestDrip(t *testing.T) {
 // drip is min(balance + elapsed*refill/period, ceiling), computed without bounds.
 func TestDripAgainstBig(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
-	signed := func() int64 { return (anySize(r) - anySize(r)) / 4 }
+	signed := func() int64 {
+		plus, minus := anySize(r), anySize(r)
+		return (plus - minus) / 4
+	}
 	for i := range 200_000 {
 		balance, ceiling := signed(), anySize(r)/4
 		refill, period, elapsed := anySize(r)/4, anySize(r), anySize(r)

@@ -117,7 +117,7 @@ func (l *Limit) materialise(b *Bucket, demand, now int64) (c Change, why Reason,
 		return Change{}, NotDue, 0, err
 	}
 	change := Change{Limit: l.Name, Read: l.Balance}
-	target := l.Balance
+	var target int64
 	switch kind := l.Kind(); {
 	case kind == Session && l.Window.pending(b.Refilled):
 		why, target = Rolled, l.rollTarget(Share(params.Capacity, b.Count))

@@ -50,6 +50,11 @@ type Store interface {
 	// it left. The error wraps ErrItem where the stored count cannot be read.
 	Double(ctx context.Context, group Group, from int) (DoubleResult, error)
 
+	// Freeze MUST store each grant count on a bucket that exists, if and only if
+	// the limit has none stored. It serves shard 0, whose count no raise of ours
+	// moves, before its legacy quotas are read at a higher count.
+	Freeze(ctx context.Context, key Key, freezes []quota.Freeze) error
+
 	// RaiseAndRead returns shards 0..count-1 of a group, by index, nil where
 	// there is none. It MUST read them consistently, raise every shard but 0
 	// whose count is below count, and return for a raised one the image that

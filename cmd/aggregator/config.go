@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"time"
 
 	"github.com/caarlos0/env/v11"
@@ -29,7 +31,7 @@ const maxUsageDays = 36_500
 func loadConfig(environment map[string]string) (config, error) {
 	c, err := env.ParseAsWithOptions[config](env.Options{Environment: environment})
 	if err != nil {
-		return config{}, fmt.Errorf("configuration: %w", err)
+		return config{}, fmt.Errorf("configuration: %w", byVariable(err))
 	}
 	if c.windows, err = events.ParseWindows(c.WindowList); err != nil {
 		return config{}, fmt.Errorf("configuration: SHARDQUOTA_WINDOWS: %w", err)
@@ -43,4 +45,24 @@ func loadConfig(environment map[string]string) (config, error) {
 		err = fmt.Errorf("configuration: SHARDQUOTA_RESERVE: %v is not within 0s and 5m", c.Reserve)
 	}
 	return c, err
+}
+
+// byVariable makes errors about a field of config name its variable.
+func byVariable(err error) error {
+	var all env.AggregateError
+	if !errors.As(err, &all) {
+		return err
+	}
+	named := make([]error, len(all.Errors))
+	for i, err := range all.Errors {
+		named[i] = err
+		var parse env.ParseError
+		if !errors.As(err, &parse) {
+			continue
+		}
+		if field, ok := reflect.TypeFor[config]().FieldByName(parse.Name); ok {
+			named[i] = fmt.Errorf("%s: %w", field.Tag.Get("env"), parse.Err)
+		}
+	}
+	return errors.Join(named...)
 }

@@ -68,7 +68,8 @@ func TestConfigBounds(t *testing.T) {
 		{"SHARDQUOTA_RESERVE", "5m", ""},
 		{"SHARDQUOTA_RESERVE", "301s", "SHARDQUOTA_RESERVE: 5m1s is not within 0s and 5m"},
 		{"SHARDQUOTA_LOG_LEVEL", "debug", ""},
-		{"SHARDQUOTA_LOG_LEVEL", "loud", "LogLevel"},
+		{"SHARDQUOTA_LOG_LEVEL", "loud", "SHARDQUOTA_LOG_LEVEL: "},
+		{"SHARDQUOTA_USAGE_DAYS", "ninety", "SHARDQUOTA_USAGE_DAYS: "},
 	} {
 		environment := map[string]string{"SHARDQUOTA_TABLE": "limits"}
 		maps.Copy(environment, map[string]string{test.name: test.value})

@@ -367,7 +367,7 @@ func TestNoTimeLeft(t *testing.T) {
 	records := w.stream.next(t)
 	before := w.scan()
 
-	w.mustAnswer(event(t, records), time.Second, from(records[1]))
+	w.mustAnswer(event(t, records), time.Millisecond, from(records[1]))
 	if m := w.function.metrics(); m["Failures"] == 0 || m["UsageWrites"] != 0 {
 		t.Errorf("without time: %v", m)
 	}

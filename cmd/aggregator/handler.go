@@ -54,13 +54,15 @@ func (h *handler) handle(ctx context.Context, event json.RawMessage) (response, 
 	return failures(report, records), nil
 }
 
-// withReserve ends the context a little before Lambda ends the process.
+// withReserve ends the context a little before Lambda ends the process: by the
+// reserve, but never by more than half of the time there is.
 func (h *handler) withReserve(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return ctx, func() {}
 	}
-	return context.WithDeadline(ctx, deadline.Add(-h.reserve))
+	reserve := min(h.reserve, deadline.Sub(h.now())/2)
+	return context.WithDeadline(ctx, deadline.Add(-reserve))
 }
 
 // failures names the lowest record that failed: Lambda delivers everything

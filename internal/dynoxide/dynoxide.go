@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -126,13 +128,13 @@ func launch(binary string) (string, error) {
 		life.Close()
 		return "", errors.Join(err, process.Wait())
 	}
-	keepAlive = life
+	keepAlive.Store(&life)
 	return endpoint, nil
 }
 
 // keepAlive is the end of the pipe that the process lives by; a pipe that
 // nothing refers to would be closed by the garbage collector.
-var keepAlive any
+var keepAlive atomic.Pointer[io.WriteCloser]
 
 func freePort() (int, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

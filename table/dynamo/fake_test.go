@@ -193,4 +193,7 @@ var calls = []call{
 	{"create shard 2", "TransactWriteItems", func(ctx context.Context, s *dynamo.Store) (any, error) {
 		return s.Create(ctx, creation())
 	}},
+	{"freeze shard 0", "UpdateItem", func(ctx context.Context, s *dynamo.Store) (any, error) {
+		return nil, s.Freeze(ctx, group.At(0), []quota.Freeze{{Limit: "calls", Grant: 2}})
+	}},
 }

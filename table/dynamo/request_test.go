@@ -162,8 +162,8 @@ func TestUnits(t *testing.T) {
 		}
 	}
 	want := dynamo.Units{
-		Read: 2.5, Write: 4*3 + 8,
-		Requests: map[string]int{"GetItem": 1, "BatchGetItem": 1, "UpdateItem": 4, "TransactWriteItems": 1},
+		Read: 2.5, Write: 5*3 + 8,
+		Requests: map[string]int{"GetItem": 1, "BatchGetItem": 1, "UpdateItem": 5, "TransactWriteItems": 1},
 	}
 	if got := store.Units(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v", got)
@@ -207,7 +207,7 @@ func TestUnitsOfTheService(t *testing.T) {
 		}
 	}
 	got := store.Units()
-	want := map[string]int{"GetItem": 1, "BatchGetItem": 1, "UpdateItem": 4, "TransactWriteItems": 1}
+	want := map[string]int{"GetItem": 1, "BatchGetItem": 1, "UpdateItem": 5, "TransactWriteItems": 1}
 	if !maps.Equal(got.Requests, want) || got.Read < 3 || got.Write < 8 {
 		t.Errorf("got %+v", got)
 	}

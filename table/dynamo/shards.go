@@ -36,6 +36,23 @@ func (s *Store) Double(ctx context.Context, group table.Group, from int) (table.
 	return table.DoubleResult{Count: count}, nil
 }
 
+// Freeze implements table.Store.
+func (s *Store) Freeze(ctx context.Context, key table.Key, freezes []quota.Freeze) error {
+	e := newExpression()
+	e.require(e.exists(table.AttrPK))
+	e.freeze(freezes)
+	operation := fmt.Sprintf("freeze shard %d", key.Shard)
+	_, _, err := s.update(ctx, operation, bucketKey(key), e, types.ReturnValueNone)
+	return err
+}
+
+// freeze sets grant counts where none are.
+func (e *expression) freeze(freezes []quota.Freeze) {
+	for _, freeze := range freezes {
+		e.setNumberOnce(table.Attr(freeze.Limit, table.FieldGrant), int64(freeze.Grant))
+	}
+}
+
 // RaiseAndRead implements table.Store: one consistent batch read, and then one
 // update for each shard that was found below count.
 func (s *Store) RaiseAndRead(ctx context.Context, group table.Group, count int, now int64) ([]table.Sibling, error) {
@@ -67,9 +84,7 @@ func (s *Store) raise(ctx context.Context, b *table.Bucket, count int, now int64
 	e.require(e.exists(table.AttrPK))
 	e.setNumber(table.AttrShardCount, int64(count))
 	e.require(either(e.absent(table.AttrShardCount), e.name(table.AttrShardCount)+" < "+e.number(int64(count))))
-	for _, freeze := range quota.Freezes(&b.Bucket, now) {
-		e.setNumberOnce(table.Attr(freeze.Limit, table.FieldGrant), int64(freeze.Grant))
-	}
+	e.freeze(quota.Freezes(&b.Bucket, now))
 	operation := fmt.Sprintf("raise shard %d", b.Shard)
 	item, refused, err := s.update(ctx, operation, bucketKey(b.Key), e, types.ReturnValueAllNew)
 	if err != nil || item == nil {

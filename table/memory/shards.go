@@ -33,6 +33,20 @@ func (s *Store) Double(ctx context.Context, group table.Group, from int) (table.
 	return table.DoubleResult{Applied: true, Count: 2 * from}, nil
 }
 
+// Freeze implements table.Store.
+func (s *Store) Freeze(ctx context.Context, key table.Key, freezes []quota.Freeze) error {
+	at := bucketKey(key)
+	if err := s.fetch(ctx, at); err != nil {
+		return fmt.Errorf("freeze shard %d: %w", key.Shard, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if stored := s.items[at]; stored != nil {
+		s.items[at] = frozen(stored.Clone(), freezes)
+	}
+	return nil
+}
+
 // RaiseAndRead implements table.Store.
 func (s *Store) RaiseAndRead(ctx context.Context, group table.Group, count int, now int64) ([]table.Sibling, error) {
 	keys := make([]itemKey, count)
@@ -62,7 +76,12 @@ func (s *Store) RaiseAndRead(ctx context.Context, group table.Group, count int, 
 func raised(stored table.Item, b *table.Bucket, count int, now int64) table.Item {
 	item := stored.Clone()
 	setNumber(item, table.AttrShardCount, int64(count))
-	for _, freeze := range quota.Freezes(&b.Bucket, now) {
+	return frozen(item, quota.Freezes(&b.Bucket, now))
+}
+
+// frozen sets grant counts on an item where none are.
+func frozen(item table.Item, freezes []quota.Freeze) table.Item {
+	for _, freeze := range freezes {
 		if name := table.Attr(freeze.Limit, table.FieldGrant); item[name] == nil {
 			setNumber(item, name, int64(freeze.Grant))
 		}

@@ -100,7 +100,7 @@ func (w *walk) next() step {
 	case n < 64:
 		return w.passStep()
 	case n < 71:
-		return w.doubleStep()
+		return pick(w, w.doubleStep, w.freezeStep)()
 	case n < 78:
 		return w.raiseStep()
 	case n < 97:
@@ -300,6 +300,14 @@ func (w *walk) doubleStep() step {
 		result, err := store.Double(w.Context(), group, from)
 		w.count("double", result.Applied)
 		return answer(err, nil, result)
+	}}
+}
+
+func (w *walk) freezeStep() step {
+	key := w.group().At(pick(w, 0, 0, 1, 3))
+	freezes := []quota.Freeze{{Limit: calls, Grant: pick(w, 1, 2, 4)}}
+	return step{"freeze", func(store table.Store, _ Raw) string {
+		return answer(store.Freeze(w.Context(), key, freezes), nil, nil)
 	}}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -38,6 +39,7 @@ func Run(t *testing.T, open Open) {
 		{"AddUsage", usageCases},
 		{"Pass", passCases},
 		{"Double", doubleCases},
+		{"Freeze", freezeCases},
 		{"RaiseAndRead", raiseCases},
 		{"Create", createCases},
 		{"Race", raceCases},
@@ -330,10 +332,11 @@ var errorCases = []testCase{
 		_, usage := f.store.AddUsage(ctx, oneCount(rpm, 1000))
 		_, pass := f.store.Pass(ctx, b, drip(b, rpm, 0))
 		_, double := f.store.Double(ctx, group, 2)
+		freeze := f.store.Freeze(ctx, first, []quota.Freeze{{Limit: calls, Grant: 1}})
 		_, raise := f.store.RaiseAndRead(ctx, group, 4, now)
 		_, create := f.store.Create(ctx, table.Creation{Bucket: shard})
 		for name, err := range map[string]error{
-			"read": read, "usage": usage, "pass": pass, "double": double, "raise": raise, "create": create,
+			"read": read, "usage": usage, "pass": pass, "double": double, "freeze": freeze, "raise": raise, "create": create,
 		} {
 			if !errors.Is(err, table.ErrRetry) || !errors.Is(err, context.Canceled) {
 				f.Errorf("%s: %v", name, err)

@@ -1,0 +1,81 @@
+package aggregator_test
+
+import (
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/shardquota/shardquota/aggregator/replay"
+	"github.com/shardquota/shardquota/events"
+	"github.com/shardquota/shardquota/table/memory"
+)
+
+// recording is a stream that was recorded.
+type recording struct{ records []events.Record }
+
+func (r *recording) Next() (events.Record, error) {
+	if len(r.records) == 0 {
+		return events.Record{}, io.EOF
+	}
+	first := r.records[0]
+	r.records = r.records[1:]
+	return first, nil
+}
+
+// recorded is what clients alone wrote in a storm on four shards.
+func recorded(t *testing.T, seed uint64, session bool) []events.Record {
+	s := newStorm(t, seed, session)
+	s.alone = true
+	s.l.mem.Put(build(s.seen[0], count(4), drips("rpm", 1000, 60_000)))
+	clear(s.seen)
+	for shard := range 4 {
+		client{store: s.l, now: s.now}.create(shard)
+		s.record()
+	}
+	for range 150 {
+		s.step()
+	}
+	var records []events.Record
+	for _, d := range s.log {
+		records = append(records, raw(t, d))
+	}
+	return records
+}
+
+func replayed(t *testing.T, records []events.Record, batch int, twice bool) string {
+	t.Helper()
+	store := memory.New()
+	run := replay.InMemory(store)
+	run.BatchSize, run.Redeliver = batch, twice
+	run.Aggregator.Windows = []events.Window{events.Hourly}
+	run.Aggregator.Concurrency = 1
+	report, err := run.Run(t.Context(), &recording{records})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range report.Ledger {
+		if !row.Conserved {
+			t.Errorf("batches of %d: %+v", batch, row)
+		}
+	}
+	return dump(t, store)
+}
+
+// What a stream does to a table does not depend on how it is cut into batches,
+// nor on whether batches come twice. This holds while no shard is created ahead
+// of use: what it is given depends on what its donor holds at that time.
+func TestCutsLeaveTheSameTable(t *testing.T) {
+	for _, session := range []bool{false, true} {
+		for seed := range uint64(cuts) {
+			records := recorded(t, seed, session)
+			want := replayed(t, records, 1, false)
+			for _, batch := range []int{2, 3, 10, len(records)} {
+				sameTable(t, fmt.Sprintf("seed %d, session %t, batches of %d", seed, session, batch), replayed(t, records, batch, false), want)
+			}
+			sameTable(t, fmt.Sprintf("seed %d, session %t, each batch twice", seed, session), replayed(t, records, 7, true), want)
+			if t.Failed() {
+				return
+			}
+		}
+	}
+}
