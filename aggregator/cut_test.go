@@ -22,8 +22,9 @@ func (r *recording) Next() (events.Record, error) {
 	return first, nil
 }
 
-// recorded is what clients alone wrote in a storm on four shards.
-func recorded(t *testing.T, seed uint64, session bool) []events.Record {
+// recorded is what clients alone wrote in a storm on four shards of a quota, or
+// in uses of a dripping limit beside it that no client ever refilled.
+func recorded(t *testing.T, seed uint64, session, drip bool) []events.Record {
 	s := newStorm(t, seed, session)
 	s.alone = true
 	s.l.mem.Put(build(s.seen[0], count(4), drips("rpm", 1000, 60_000)))
@@ -33,7 +34,13 @@ func recorded(t *testing.T, seed uint64, session bool) []events.Record {
 		s.record()
 	}
 	for range 150 {
-		s.step()
+		if drip {
+			s.use(s.r.IntN(4))
+			s.now += s.r.Int64N(700)
+			s.record()
+		} else {
+			s.step()
+		}
 	}
 	var records []events.Record
 	for _, d := range s.log {
@@ -63,19 +70,27 @@ func replayed(t *testing.T, records []events.Record, batch int, twice bool) stri
 
 // What a stream does to a table does not depend on how it is cut into batches,
 // nor on whether batches come twice. This holds while no shard is created ahead
-// of use: what it is given depends on what its donor holds at that time.
+// of use, since what one is given depends on what its donor holds at that time.
 func TestCutsLeaveTheSameTable(t *testing.T) {
-	for _, session := range []bool{false, true} {
-		for seed := range uint64(cuts) {
-			records := recorded(t, seed, session)
-			want := replayed(t, records, 1, false)
-			for _, batch := range []int{2, 3, 10, len(records)} {
-				sameTable(t, fmt.Sprintf("seed %d, session %t, batches of %d", seed, session, batch), replayed(t, records, batch, false), want)
+	for _, kind := range []struct {
+		name          string
+		session, drip bool
+	}{
+		{"calendar", false, false}, {"session", true, false}, {"dripping", false, true},
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(cuts) {
+				records := recorded(t, seed, kind.session, kind.drip)
+				want := replayed(t, records, 1, false)
+				for _, batch := range []int{2, 3, 10, len(records)} {
+					sameTable(t, fmt.Sprintf("seed %d, batches of %d", seed, batch), replayed(t, records, batch, false), want)
+				}
+				sameTable(t, fmt.Sprintf("seed %d, each batch twice", seed), replayed(t, records, 7, true), want)
+				if t.Failed() {
+					return
+				}
 			}
-			sameTable(t, fmt.Sprintf("seed %d, session %t, each batch twice", seed, session), replayed(t, records, 7, true), want)
-			if t.Failed() {
-				return
-			}
-		}
+		})
 	}
 }
