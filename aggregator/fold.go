@@ -100,5 +100,5 @@ func (w write) metered() bool {
 		return meter != nil
 	}
 	before := w.Old.Limit(quota.WriteMeter)
-	return before == nil || meter.Consumed > before.Consumed
+	return before == nil || meter.Consumed > before.Consumed || meter.Balance < before.Balance
 }
