@@ -242,6 +242,27 @@ var scenarios = []scenario{
 		},
 	},
 	{
+		"a legacy shard 0, half spent, is doubled",
+		[]table.Item{q(0, 1, 400_000, 0, attrs{"b_q_tc": 600_000, "b_wcu_tk": 4000})}, noon,
+		func(t testing.TB, l *ledger, step func(func()) *steps) []func(func()) {
+			l.admitted[midnight] = 600_000
+			one := l.at(0).Item
+			return []func(func()){
+				func(gate func()) {
+					s, stream := step(gate), newStream(t)
+					hot := stream.write(noon, build(one, attrs{"b_wcu_tk": 5000}), one)
+					deliver(t, over(s), noon, hot)
+					deliver(t, over(s), noon, hot, stream.write(noon, one, build(one, count(2))))
+				},
+				func(gate func()) { client{store: step(gate), now: noon}.create(1) },
+				func(gate func()) {
+					gate()
+					l.spend(0, 150_000, noon)
+				},
+			}
+		},
+	},
+	{
 		"a window rolls while shards join it",
 		rolling, noon,
 		func(t testing.TB, l *ledger, step func(func()) *steps) []func(func()) {
@@ -344,17 +365,14 @@ func TestMutantsOfTheTableAreCaught(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
-			var by []string
 			for _, scenario := range scenarios {
 				wrong, orders := scenario.explore(t, x.mutant)
 				if strings.Contains(wrong, x.caught) {
-					by = append(by, scenario.name)
 					t.Logf("%s, after %d orders: %s", scenario.name, orders, wrong)
+					return
 				}
 			}
-			if len(by) == 0 {
-				t.Errorf("not caught")
-			}
+			t.Error("not caught")
 		})
 	}
 }

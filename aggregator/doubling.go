@@ -180,7 +180,11 @@ func (d doubling) create(ctx context.Context, r *run, f family, shard int, now i
 	if err != nil {
 		return 0, err
 	}
-	creation := table.Creation{Bucket: table.NewShard(zero, shard, d.to, now, fundings), Moves: moves(fundings)}
+	creation := table.Creation{
+		Bucket: table.NewShard(zero, shard, d.to, now, fundings),
+		Moves:  moves(fundings),
+		Terms:  zero.Terms(),
+	}
 	outcome, err := r.Store.Create(ctx, creation)
 	if err != nil || outcome != table.Created {
 		return outcome, err

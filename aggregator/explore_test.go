@@ -344,6 +344,11 @@ func (s *steps) Double(ctx context.Context, group table.Group, from int) (table.
 	return s.Store.Double(ctx, group, from)
 }
 
+func (s *steps) Freeze(ctx context.Context, key table.Key, freezes []quota.Freeze) error {
+	s.gate()
+	return s.Store.Freeze(ctx, key, freezes)
+}
+
 func (s *steps) Create(ctx context.Context, c table.Creation) (table.CreationOutcome, error) {
 	s.gate()
 	return s.Store.Create(ctx, c)

@@ -2,6 +2,6 @@
 
 package aggregator_test
 
-const walks = 1500 // of TestNobodySpends
+const walks = 1200 // of TestNobodySpends
 
-const cuts = 60 // of TestCutsLeaveTheSameTable
+const cuts = 25 // of TestCutsLeaveTheSameTable

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/shardquota/shardquota/aggregator"
+	"github.com/shardquota/shardquota/events"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -15,9 +16,9 @@ func traffic(t *testing.T, perSecond, phase, batchEvery, duration int64) (w *wor
 	w = newWorld(t, bucketItem(acme.At(0), refilled(noon+phase), drips("rpm", 1<<50, 1<<52)))
 	key := acme.At(0)
 	seen := w.store.Get(key.PK(), table.StateSK)
-	batch := []aggregator.Delivery{w.write(noon, nil, seen)}
+	batch := []events.Record{raw(t, w.write(noon, nil, seen))}
 	record := func(now int64, item table.Item) {
-		batch = append(batch, w.write(now-now%second, seen, item))
+		batch = append(batch, raw(t, w.write(now-now%second, seen, item)))
 		seen = item
 	}
 	due, shards := int64(0), int64(1) // writes to shard 0 are due in thousandths
@@ -37,7 +38,10 @@ func traffic(t *testing.T, perSecond, phase, batchEvery, duration int64) (w *wor
 		if elapsed%batchEvery != 0 {
 			continue
 		}
-		report := w.sound(now, batch...)
+		report := w.agg.Process(t.Context(), batch, now)
+		if err := report.Err(); err != nil || len(report.Rejected) > 0 {
+			t.Fatalf("%v, rejected %v", err, report.Rejected)
+		}
 		batch = nil
 		doublings = append(doublings, report.Doublings...)
 		if item := w.store.Get(key.PK(), table.StateSK); len(report.Doublings) > 0 {

@@ -2,6 +2,6 @@
 
 package aggregator_test
 
-const walks = 200 // of TestNobodySpends; the race detector is slow
+const walks = 160 // of TestNobodySpends; the race detector is slow
 
-const cuts = 10 // of TestCutsLeaveTheSameTable
+const cuts = 4 // of TestCutsLeaveTheSameTable

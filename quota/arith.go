@@ -27,19 +27,39 @@ func mulDiv(a, b, c int64) (result int64, ok bool) {
 	return int64(quotient), true
 }
 
-// drip returns what a balance has become after elapsed milliseconds of refill,
-// at most ceiling. A balance above the ceiling is trimmed to it, whatever the
-// time; a negative elapsed time drips nothing.
-func drip(balance, ceiling, refill, period, elapsed int64) int64 {
+// drip returns what a balance refilled to at from has become at to, at most
+// ceiling. A balance above the ceiling is trimmed to it, whatever the time; a
+// time that runs backward drips nothing.
+//
+// What has dripped by an instant is rounded down on the clock's own scale, so
+// that drips over adjoining spans add up to that over both: a limit that gains
+// less than a millitoken between two passes still gains it in the end.
+func drip(balance, ceiling, refill, period, from, to int64) int64 {
 	if balance >= ceiling {
 		return ceiling
 	}
-	if elapsed <= 0 || refill <= 0 || period <= 0 {
+	if to <= from || refill <= 0 || period <= 0 {
 		return balance
 	}
-	added, ok := mulDiv(elapsed, refill, period)
+	added, ok := dripped(refill, period, from, to)
 	if !ok || added >= ceiling-balance {
 		return ceiling
 	}
 	return balance + added
+}
+
+// dripped is to*refill/period less from*refill/period, each rounded down. ok is
+// false where the result does not fit an int64.
+func dripped(refill, period, from, to int64) (added int64, ok bool) {
+	// The part of a unit that has dripped before from counts towards the next.
+	high, low := bits.Mul64(uint64(from), uint64(refill))
+	begun := bits.Rem64(high, low, uint64(period))
+	high, low = bits.Mul64(uint64(to-from), uint64(refill))
+	low, carry := bits.Add64(low, begun, 0)
+	high += carry
+	if high >= uint64(period) {
+		return 0, false
+	}
+	quotient, _ := bits.Div64(high, low, uint64(period))
+	return int64(quotient), quotient <= math.MaxInt64
 }

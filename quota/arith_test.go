@@ -75,32 +75,52 @@ func TestDrip(t *testing.T) {
 		{"the widest gap, a step at a time", -MaxAmount, MaxAmount, MaxAmount, 1, 1, 0},
 		{"a top-up on the largest share", -MaxAmount, 2 * MaxAmount, 1, 1, 5, 5 - MaxAmount},
 	} {
-		if got := drip(c.balance, c.ceiling, c.refill, c.period, c.elapsed); got != c.want {
+		if got := drip(c.balance, c.ceiling, c.refill, c.period, 0, c.elapsed); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
 	}
 }
 
-// drip is min(balance + elapsed*refill/period, ceiling), computed without bounds.
+// drip is min(balance + what dripped, ceiling), computed without bounds, where
+// what dripped by an instant is instant*refill/period rounded down.
 func TestDripAgainstBig(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	signed := func() int64 {
 		plus, minus := anySize(r), anySize(r)
 		return (plus - minus) / 4
 	}
+	by := func(instant, refill, period int64) *big.Int {
+		dripped := new(big.Int).Mul(big.NewInt(instant), big.NewInt(refill))
+		return dripped.Quo(dripped, big.NewInt(period))
+	}
 	for i := range 200_000 {
 		balance, ceiling := signed(), anySize(r)/4
-		refill, period, elapsed := anySize(r)/4, anySize(r), anySize(r)
+		refill, period, from := anySize(r)/4, anySize(r), anySize(r)/2
+		to := from + anySize(r)/2
 		want := big.NewInt(balance)
 		if period > 0 {
-			added := new(big.Int).Mul(big.NewInt(elapsed), big.NewInt(refill))
-			want.Add(want, added.Quo(added, big.NewInt(period)))
+			want.Add(want, by(to, refill, period))
+			want.Sub(want, by(from, refill, period))
 		}
 		if limit := big.NewInt(ceiling); want.Cmp(limit) > 0 {
 			want = limit
 		}
-		if got := drip(balance, ceiling, refill, period, elapsed); want.Cmp(big.NewInt(got)) != 0 {
-			t.Fatalf("case %d: drip(%d, %d, %d, %d, %d) = %d, want %v", i, balance, ceiling, refill, period, elapsed, got, want)
+		if got := drip(balance, ceiling, refill, period, from, to); want.Cmp(big.NewInt(got)) != 0 {
+			t.Fatalf("case %d: drip(%d, %d, %d, %d, %d, %d) = %d, want %v", i, balance, ceiling, refill, period, from, to, got, want)
 		}
+	}
+}
+
+// Ten tokens a day are 0.1157 millitokens a second: a pass a second must not
+// round them away.
+func TestDripLosesNothingBetweenPasses(t *testing.T) {
+	const day, tenTokens = 86_400_000, 10_000
+	var balance int64
+	start := int64(1_796_032_800_123)
+	for now := start; now < start+day; now += 1000 {
+		balance = drip(balance, tenTokens, tenTokens, day, now, now+1000)
+	}
+	if balance != tenTokens {
+		t.Errorf("after a day of passes: %d, want %d", balance, tenTokens)
 	}
 }

@@ -87,7 +87,7 @@ func TestFundOneQuota(t *testing.T) {
 func TestFundEveryLimit(t *testing.T) {
 	zero := shardOf(0, 4, day+1,
 		calendar("day", 800, 1000, 1), dripping("rpm", 3, 1001), with(dripping("scheduled", 0, 1000), func(l *Limit) { l.Schedule = night }),
-		session("s", 400, 999, day, 1), with(dripping("soft", 0, 80), func(l *Limit) { l.Soft = true }), meter(17))
+		session("s", 400, 999, day, 1), with(dripping("soft", 0, 80), func(l *Limit) { l.Soft = MaxTime }), meter(17))
 	got, err := Fund(zero, []*Bucket{zero}, 3, 4, day+2)
 	want := "day move 250 of 0, rpm share 250, scheduled share 125, s move 249 of 0, soft share 20, wcu share 1000000"
 	if showFunding(got) != want || err != nil {

@@ -49,7 +49,7 @@ type Limit struct {
 	Window   Window
 	Grant    *int  // the shard count the current grant was sized at; nil on a legacy quota
 	TopUp    int64 // allowance an operator added this period, millitokens
-	Soft     bool  // metered, never enforced
+	Soft     int64 // until when the limit is metered but not enforced, epoch ms; 0 is never
 }
 
 // Bucket is all limits of one (entity, resource) on one shard, as stored.

@@ -150,15 +150,15 @@ func (l *Limit) refill(b *Bucket, params Params, demand, now int64) (target int6
 	rate := Share(params.Refill, b.Count)
 	switch l.Kind() {
 	case Meter:
-		return drip(l.Balance, ceiling, params.Refill, params.Period, now-b.Refilled), NotDue
+		return drip(l.Balance, ceiling, params.Refill, params.Period, b.Refilled, now), NotDue
 	case Calendar, Session:
 		rate = 0
 	}
-	target = drip(l.Balance, ceiling, rate, params.Period, now-b.Refilled)
+	target = drip(l.Balance, ceiling, rate, params.Period, b.Refilled, now)
 	switch {
 	case target < l.Balance:
 		why = Over
-	case target > l.Balance && l.Balance < demand && !l.Soft:
+	case target > l.Balance && l.Balance < demand && now >= l.Soft:
 		why = Short
 	}
 	return target, why

@@ -41,7 +41,7 @@ func show(p *Pass) string {
 }
 
 func TestPlanPass(t *testing.T) {
-	soft := func(l *Limit) { l.Soft = true }
+	soft := func(l *Limit) { l.Soft = MaxTime }
 	valid := func(b *Bucket, valid int64) *Bucket {
 		b.Valid = &valid
 		return b

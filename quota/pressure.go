@@ -14,7 +14,7 @@ func Pressed(b *Bucket, written int64) bool {
 		return false
 	}
 	p := meter.Base
-	balance := drip(meter.Balance, p.Capacity, p.Refill, p.Period, written-b.Refilled)
+	balance := drip(meter.Balance, p.Capacity, p.Refill, p.Period, b.Refilled, written)
 	threshold, _ := mulDiv(p.Capacity, pressure, 100)
 	return balance < threshold
 }

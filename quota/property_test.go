@@ -37,7 +37,7 @@ func randomLimit(r *rand.Rand, name string, refilled int64) Limit {
 		Balance:  r.Int64N(2*capacity+1000) - capacity/2,
 		Consumed: r.Int64N(5000),
 		Base:     Params{Capacity: capacity, Period: 1 + r.Int64N(100_000)},
-		Soft:     r.IntN(5) == 0,
+		Soft:     MaxTime * int64(max(0, r.IntN(5)-3)),
 	}
 	switch r.IntN(3) {
 	case 0:

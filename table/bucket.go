@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,6 +76,10 @@ func SplitAttr(name string) (limit string, field Field, ok bool) {
 // text names the attribute's field and the cause, never a value.
 var ErrItem = errors.New("malformed item")
 
+// maxCount bounds stored shard counts and grant counts. It is far above
+// quota.MaxShards, which older programs did not keep to.
+const maxCount = 1 << 16
+
 // Bucket is a bucket item: what the rules need of it, and the item itself,
 // which holds whatever else the layout or a newer client put on it.
 type Bucket struct {
@@ -100,8 +103,8 @@ func DecodeBucket(item Item) (*Bucket, error) {
 	r := reader{item: item}
 	b := &Bucket{Key: key, Item: item, Bucket: quota.Bucket{
 		Shard:    key.Shard,
-		Count:    max(1, int(r.number(AttrShardCount, 1, math.MaxInt32))),
-		Refilled: r.number(AttrRefilled, 0, quota.MaxTime),
+		Count:    max(1, int(r.number(AttrShardCount, 1, maxCount))),
+		Refilled: r.natural(AttrRefilled, quota.MaxTime),
 		Valid:    r.optional(AttrValid, quota.MaxTime),
 		Disabled: r.flag(AttrDisabled),
 	}}
@@ -125,7 +128,7 @@ func DecodeBucket(item Item) (*Bucket, error) {
 // The error wraps ErrItem.
 func (item Item) ShardCount() (int, error) {
 	r := reader{item: item}
-	count := max(1, int(r.number(AttrShardCount, 1, math.MaxInt32)))
+	count := max(1, int(r.number(AttrShardCount, 1, maxCount)))
 	return count, r.err
 }
 
@@ -167,9 +170,9 @@ func (r *reader) limit(name string) (limit quota.Limit, broken error) {
 			Period:   r.natural(at(FieldPeriod), quota.MaxTime),
 		},
 		TopUp: r.natural(at(FieldTopUp), quota.MaxAmount),
-		Soft:  r.item[at(FieldSoft)] != nil,
+		Soft:  r.soft(at(FieldSoft)),
 	}
-	if grant := r.optional(at(FieldGrant), math.MaxInt32); grant != nil {
+	if grant := r.optional(at(FieldGrant), maxCount); grant != nil {
 		limit.Grant = new(int(*grant))
 	}
 	if name == quota.WriteMeter {
@@ -231,6 +234,18 @@ func (r *reader) string(name string) string {
 		return ""
 	}
 	return text.Value
+}
+
+// soft reads until when a limit is soft. The stamp is a time; a plain true,
+// which early clients wrote, has no end.
+func (r *reader) soft(name string) int64 {
+	if r.flag(name) {
+		return quota.MaxTime
+	}
+	if _, isFlag := r.item[name].(*types.AttributeValueMemberBOOL); isFlag {
+		return 0
+	}
+	return r.natural(name, quota.MaxTime)
 }
 
 func (r *reader) flag(name string) bool {

@@ -85,7 +85,7 @@ func TestDecodeBucket(t *testing.T) {
 			Length: 3600_000, Start: new(int64(1796036376000)), Applied: new(int64(1796036375000)), Mark: new(int64(5)),
 		}},
 		"b_x_tk":    {Balance: 7, Consumed: 1, Base: quota.Params{Capacity: 8000, Period: 1000}, Grant: new(2), TopUp: 3},
-		"tokens.in": {Balance: -250, Consumed: 1250, Base: quota.Params{Capacity: 1000, Refill: 500, Period: 60_000}, Soft: true},
+		"tokens.in": {Balance: -250, Consumed: 1250, Base: quota.Params{Capacity: 1000, Refill: 500, Period: 60_000}, Soft: 1},
 		"wcu":       {Balance: 999_000, Consumed: 1000, Base: quota.Params{Capacity: 1000_000, Refill: 1000_000, Period: 1000}},
 	} {
 		got := *b.Limit(name)

@@ -35,8 +35,9 @@ type Store interface {
 	// and only if the bucket exists with the time of its last pass and its
 	// valid-until as the pass expects, a shard count of at most the pass's,
 	// every balance at or below its change's Max, every window that is rolled
-	// still at the start that was read, and, where the pass sets a valid-until,
-	// the item's default schedule as expected. A restore stamps the grant count
+	// still at the start that was read, where the pass sets a valid-until the
+	// item's default schedule as expected, and where the bucket is Retermed all
+	// its terms as read. A restore stamps the grant count
 	// and removes the period's top-up. Otherwise it MUST change nothing and
 	// return the item as it is. Writing the same pass twice applies it once; a
 	// pass that does not move the bucket's time, which then is no lock, MUST
@@ -67,8 +68,8 @@ type Store interface {
 
 	// Create MUST put the new shard, debit its donors and check the pin in one
 	// transaction, if and only if the shard does not exist, shard 0's count is
-	// still the creation's, and every donor still holds what is moved and is
-	// as its guard says. A retry of a creation that had landed is recognised
+	// still the creation's and its terms as given, and every donor still holds
+	// what is moved and is as its guard says. A retry of a creation that had landed is recognised
 	// and reported as Created.
 	Create(ctx context.Context, creation Creation) (CreationOutcome, error)
 }

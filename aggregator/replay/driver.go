@@ -128,6 +128,9 @@ func (d *driver) create(ctx context.Context, c *events.Change) (*table.Bucket, e
 		return c.New, err
 	}
 	count, now := max(zero.Count, c.New.Count), c.New.Refilled
+	if !quota.IsCount(count) {
+		return c.New, nil
+	}
 	family, err := d.store.RaiseAndRead(ctx, c.New.Key.Group, count, now)
 	if err != nil {
 		return nil, err

@@ -65,10 +65,13 @@ func parseItem(line []byte) (table.Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	if pk, sk := item.Key(); pk == "" || sk == "" {
+	switch pk, sk := item.Key(); {
+	case pk == "" || sk == "":
 		return nil, errNoKey
+	case sk == table.StateSK:
+		_, err = table.DecodeBucket(item)
 	}
-	return item, nil
+	return item, err
 }
 
 // dumpTable writes items to a file, whole or not at all.

@@ -58,7 +58,7 @@ func (s *Store) transaction(creation table.Creation) []types.TransactWriteItem {
 		e.require(e.exists(table.AttrPK))
 		if donor.Shard == 0 {
 			pinned = true
-			e.require(e.countIs(creation.Bucket.Count))
+			e.pin(creation)
 		}
 		for _, move := range donor.Moves {
 			e.debit(move)
@@ -66,7 +66,7 @@ func (s *Store) transaction(creation table.Creation) []types.TransactWriteItem {
 		items = append(items, types.TransactWriteItem{Update: s.debit(group.At(donor.Shard), e)})
 	}
 	if !pinned {
-		items = append(items, types.TransactWriteItem{ConditionCheck: s.pin(group.At(0), creation.Bucket.Count)})
+		items = append(items, types.TransactWriteItem{ConditionCheck: s.check(group.At(0), creation)})
 	}
 	return items
 }
@@ -95,16 +95,34 @@ func (s *Store) debit(donor table.Key, e *expression) *types.Update {
 	}
 }
 
-func (s *Store) pin(first table.Key, count int) *types.ConditionCheck {
+func (s *Store) check(first table.Key, creation table.Creation) *types.ConditionCheck {
 	e := newExpression()
 	e.require(e.exists(table.AttrPK))
-	e.require(e.countIs(count))
+	e.pin(creation)
 	return &types.ConditionCheck{
-		TableName:                 &s.table,
-		Key:                       bucketKey(first),
-		ConditionExpression:       e.condition(),
-		ExpressionAttributeNames:  e.names,
-		ExpressionAttributeValues: e.values,
+		TableName:                           &s.table,
+		Key:                                 bucketKey(first),
+		ConditionExpression:                 e.condition(),
+		ExpressionAttributeNames:            e.names,
+		ExpressionAttributeValues:           e.values,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	}
+}
+
+// pin holds shard 0's count and terms.
+func (e *expression) pin(creation table.Creation) {
+	e.require(e.countIs(creation.Bucket.Count))
+	e.terms(creation.Terms)
+}
+
+// terms requires attributes to be as read.
+func (e *expression) terms(terms []table.Term) {
+	for _, term := range terms {
+		if term.Value == nil {
+			e.require(e.absent(term.Name))
+			continue
+		}
+		e.require(e.name(term.Name) + " = " + e.value(term.Value))
 	}
 }
 
@@ -155,7 +173,7 @@ func cancellation(creation table.Creation, reasons []types.CancellationReason) t
 			return table.Created
 		case i == 0:
 			return table.Exists
-		case i > len(donors) || donors[i-1].Shard == 0 && unpinned(creation, reason.Item):
+		case (i > len(donors) || donors[i-1].Shard == 0) && unpinned(creation, reason.Item):
 			return table.PinMoved
 		default:
 			outcome = table.DonorChanged
@@ -164,7 +182,7 @@ func cancellation(creation table.Creation, reasons []types.CancellationReason) t
 	return outcome
 }
 
-// unpinned tells a moved pin from a changed donor where shard 0 is both.
+// unpinned tells a moved count from whatever else about shard 0 was refused.
 func unpinned(creation table.Creation, first table.Item) bool {
 	count, err := first.ShardCount()
 	return first == nil || err != nil || count != creation.Bucket.Count

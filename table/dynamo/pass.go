@@ -50,6 +50,9 @@ func passExpression(bucket *table.Bucket, pass *quota.Pass) *expression {
 		e.setNumber(table.AttrValid, *pass.Valid)
 		e.require(e.sameSchedule(bucket.Item[table.AttrSchedule]))
 	}
+	if table.Retermed(bucket) {
+		e.terms(bucket.Terms())
+	}
 	for _, change := range pass.Changes {
 		e.change(change, pass.Count)
 		if table.Unlocked(pass) {

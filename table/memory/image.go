@@ -57,6 +57,16 @@ func (i image) same(name string, value types.AttributeValue) bool {
 	return reflect.DeepEqual(i[name], value)
 }
 
+// termed reports whether the item's terms are as given.
+func (i image) termed(terms []table.Term) bool {
+	for _, term := range terms {
+		if !i.same(term.Name, term.Value) {
+			return false
+		}
+	}
+	return true
+}
+
 // countIs reports whether the stored shard count reads as n. An absent count
 // and one below 1 read as 1.
 func (i image) countIs(n int) bool {

@@ -37,6 +37,9 @@ func passHolds(i image, bucket *table.Bucket, pass *quota.Pass) bool {
 	if pass.Valid != nil && !i.same(table.AttrSchedule, bucket.Item[table.AttrSchedule]) {
 		return false
 	}
+	if table.Retermed(bucket) && !i.termed(bucket.Terms()) {
+		return false
+	}
 	for _, change := range pass.Changes {
 		if !changeHolds(i, change) {
 			return false

@@ -110,6 +110,8 @@ func (s *Store) Create(ctx context.Context, creation table.Creation) (table.Crea
 	}
 	if first := s.items[pin]; first == nil || !image(first).countIs(creation.Bucket.Count) {
 		return table.PinMoved, nil
+	} else if !image(first).termed(creation.Terms) {
+		return table.DonorChanged, nil
 	}
 	debited, err := s.debited(key.Group, donors)
 	if err != nil {

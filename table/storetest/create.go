@@ -245,6 +245,29 @@ var createCases = []testCase{
 		f.creationRefused(offZero, table.Exists)
 		f.creationRefused(offOne, table.Exists)
 	}},
+	{"the terms that shard 0 is held to", func(f *fixture) {
+		zero := bucket(first, attrs{"shard_count": 2, "vu": now + 5}, calendar(calls, 9000, 8000, 1))
+		b := f.put(zero)
+		for _, moves := range [][]quota.Funding{nil, {move(calls, 4000, 0, 1, 2)}} {
+			creation := f.newShard(1, 2, 4000)
+			creation.Moves, creation.Terms = moves, b.Terms()
+			for _, changed := range []attrs{
+				{"b_calls_cp": 10_000}, {"b_calls_ra": 1}, {"b_calls_rp": 2}, {"b_calls_rsched": "1m0h1"}, {"b_calls_sched": "1h9s500"},
+				{"b_calls_cp": nil}, {"vu": 0}, {"vu": nil}, {"disabled": true}, {"sched": "1h9s500"}, {"sched_tz": "Asia/Tokyo"},
+			} {
+				f.raw.Put(f, build(zero, changed))
+				f.creationRefused(creation, table.DonorChanged)
+			}
+			f.raw.Put(f, build(zero, attrs{"b_calls_cp": 10_000, "shard_count": 4}))
+			f.creationRefused(creation, table.PinMoved)
+		}
+		creation := f.newShard(1, 2, 4000)
+		creation.Terms = b.Terms()
+		spent := build(zero, attrs{"b_calls_tk": 1, "b_wcu_tk": 2, "rf": now + 3})
+		f.raw.Put(f, spent)
+		f.create(creation, table.Created)
+		f.has(spent, creation.Bucket.Item)
+	}},
 	{"a retry of a creation that landed", func(f *fixture) {
 		zero := bucket(first, attrs{"shard_count": 2}, calendar(calls, 9000, 8000, 1))
 		f.raw.Put(f, zero)

@@ -90,8 +90,10 @@ var rollChanges = []change{
 	{"a window taken away", attrs{"b_sess_ws": nil}, false},
 	{"another schedule", attrs{"sched": "1h9-17s501"}, false},
 	{"no schedule", attrs{"sched": nil}, false},
-	{"a limit's own schedule", attrs{"b_rpm_sched": "1h9-17s501"}, true},
-	{"another reset schedule", attrs{"rsched": "1m0h1"}, true},
+	{"a limit's own schedule", attrs{"b_rpm_sched": "1h9-17s501"}, false},
+	{"another reset schedule", attrs{"rsched": "1m0h1"}, false},
+	{"another capacity, the valid-until being 0 already", attrs{"b_rpm_cp": 59_000}, false},
+	{"disabled, the valid-until being 0 already", attrs{"disabled": true}, false},
 	{"a limit removed", attrs{"b_rpm_tk": nil}, false},
 }
 

@@ -1,0 +1,39 @@
+package table
+
+import "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+// Term is one attribute that says what a bucket's limits are. A nil value
+// stands for an absent attribute.
+type Term struct {
+	Name  string
+	Value types.AttributeValue
+}
+
+// maxTerms bounds the terms of one write: DynamoDB takes 300 operators in a
+// condition, and each term costs two.
+const maxTerms = 100
+
+// Terms are the attributes that an operator changes: whether the bucket is
+// disabled, its valid-until, its schedules, and each limit's parameters and
+// window, the most telling first, at most maxTerms of them. What was computed
+// from an image holds for the item as long as its terms are those of the image.
+func (b *Bucket) Terms() []Term {
+	var terms []Term
+	add := func(name string) { terms = append(terms, Term{name, b.Item[name]}) }
+	for _, name := range []string{AttrDisabled, AttrValid, AttrSchedule, AttrResets, AttrZone} {
+		add(name)
+	}
+	for _, field := range []Field{
+		FieldCapacity, FieldRefill, FieldPeriod, FieldSchedule, FieldResets, FieldStart, FieldLength,
+	} {
+		for i := range b.Limits {
+			add(Attr(b.Limits[i].Name, field))
+		}
+	}
+	return terms[:min(len(terms), maxTerms)]
+}
+
+// Retermed reports whether a pass has to hold the bucket's terms: its
+// valid-until was 0 already, so that a further change by an operator, which
+// sets it to 0, cannot be told by it.
+func Retermed(b *Bucket) bool { return b.Valid != nil && *b.Valid == 0 }
