@@ -23,7 +23,7 @@ func change(before *table.Bucket, c *events.Change) (*table.Bucket, error) {
 	for i := range after.Limits {
 		settle(&after.Limits[i], c, passed)
 	}
-	if passed || c.Old != nil && c.Old.Refilled == c.New.Refilled && !same(c.Old.Valid, c.New.Valid) {
+	if passed || !passRecorded(c) && !same(c.Old.Valid, c.New.Valid) {
 		after.Valid = c.New.Valid
 	}
 	after.Fill()
@@ -99,7 +99,7 @@ func raise(after, before *table.Bucket, c *events.Change) {
 // whether there was one that is later than the table's. A pass that is not is
 // one whose writer would have lost the lock.
 func pass(after, before *table.Bucket, c *events.Change) bool {
-	if c.New.Refilled <= after.Refilled || c.Old != nil && c.Old.Refilled == c.New.Refilled {
+	if c.New.Refilled <= after.Refilled || !passRecorded(c) {
 		return false
 	}
 	for i := range after.Limits {
@@ -113,6 +113,9 @@ func pass(after, before *table.Bucket, c *events.Change) bool {
 	copyDrips(after, before, c)
 	return true
 }
+
+// passRecorded reports whether a change holds a pass: a creation is one too.
+func passRecorded(c *events.Change) bool { return c.Old == nil || c.Old.Refilled != c.New.Refilled }
 
 // copyDrips takes over the balance of a dripping limit that a recorded pass
 // left, before its consumption. What a pass of the aggregator credited since
@@ -185,7 +188,7 @@ func settle(limit *quota.Limit, c *events.Change, passed bool) {
 	consumed := is.Consumed - was.Consumed
 	added := max(0, is.TopUp-was.TopUp)
 	other := is.Balance - was.Balance + consumed - added
-	if passed || c.Old == nil || limit.IsQuota() && other < 0 {
+	if passed || passRecorded(c) || limit.IsQuota() && other < 0 {
 		other = 0
 	}
 	limit.Balance += other + added - consumed
