@@ -6,7 +6,8 @@
 //
 // Each step decides by a pure function of package quota and applies the
 // decision by one conditional write of a table.Store. Delivering the same
-// records again, in other batches or from the middle, leaves the same table.
+// records again, in other batches or from the middle, counts no usage twice and
+// grants nothing twice.
 package aggregator
 
 import (
@@ -63,27 +64,57 @@ func Decode(records []events.Record) []Delivery {
 
 // ProcessDecoded is Process for a batch that is decoded already.
 func (a *Aggregator) ProcessDecoded(ctx context.Context, batch []Delivery, clock Clock) *Report {
-	report := &Report{Records: len(batch)}
-	buckets := fold(batch, report)
-	run := &run{Aggregator: a, report: report, clock: clock}
-
+	run := a.start(batch, clock)
+	run.reject()
 	// Raising siblings comes before anything else that can fail: until it is
 	// done, a sibling may still be restored at its old share.
-	run.each(ctx, doublings(buckets))
-	passes, doubles := run.bucketTasks(buckets)
-	run.each(ctx, append(run.usageTasks(buckets), passes...))
-
+	run.each(ctx, run.doublings())
+	passes, doubles := run.bucketTasks()
+	run.each(ctx, append(run.usageTasks(), passes...))
 	// A pass is sized at the count that its image shows. Doubled before it or
 	// after it, a bucket would end up different.
 	run.each(ctx, doubles)
+	return run.finish()
+}
 
-	report.sort()
-	return report
+// Tend is the part of ProcessDecoded that looks after buckets and shards. It
+// counts no usage, and leaves it to Count to name what does not decode.
+func (a *Aggregator) Tend(ctx context.Context, batch []Delivery, clock Clock) *Report {
+	run := a.start(batch, clock)
+	run.each(ctx, run.doublings())
+	passes, doubles := run.bucketTasks()
+	run.each(ctx, passes)
+	run.each(ctx, doubles)
+	return run.finish()
+}
+
+// Count is the part of ProcessDecoded that counts usage.
+func (a *Aggregator) Count(ctx context.Context, batch []Delivery, clock Clock) *Report {
+	run := a.start(batch, clock)
+	run.reject()
+	run.each(ctx, run.usageTasks())
+	return run.finish()
 }
 
 // run is one batch under way.
 type run struct {
 	*Aggregator
+	folded
 	report *Report
 	clock  Clock
+}
+
+func (a *Aggregator) start(batch []Delivery, clock Clock) *run {
+	return &run{Aggregator: a, folded: fold(batch), report: &Report{Records: len(batch)}, clock: clock}
+}
+
+// reject reports what the fold rejected and dropped.
+func (r *run) reject() {
+	r.report.Rejected = append(r.report.Rejected, r.rejected...)
+	r.report.Duplicates += r.duplicates
+}
+
+func (r *run) finish() *Report {
+	r.report.sort()
+	return r.report
 }

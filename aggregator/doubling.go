@@ -38,9 +38,9 @@ type doubling struct {
 	legacy   []quota.Freeze // the grants of shard 0's legacy quotas, as read before its count rose
 }
 
-func doublings(buckets []*bucket) []task {
+func (r *run) doublings() []task {
 	var tasks []task
-	for _, b := range buckets {
+	for _, b := range r.buckets {
 		if d, index, ok := b.doubled(); ok {
 			tasks = append(tasks, task{StepShard, index, d.apply})
 		}

@@ -23,14 +23,20 @@ type bucket struct {
 
 func (b *bucket) last() write { return b.writes[len(b.writes)-1] }
 
-// fold gathers a batch by bucket, in the order in which the buckets first
-// appear. What does not decode is rejected alone.
-func fold(batch []Delivery, report *Report) []*bucket {
-	var buckets []*bucket
+// folded is a batch gathered by bucket.
+type folded struct {
+	buckets    []*bucket // in the order in which they first appear
+	rejected   []Rejection
+	duplicates int // records delivered twice within the batch
+}
+
+// fold gathers a batch by bucket. What does not decode is rejected alone.
+func fold(batch []Delivery) folded {
+	var f folded
 	byKey := map[table.Key]*bucket{}
 	for i, d := range batch {
 		if d.Err != nil {
-			report.reject(i, d.Record, d.Err)
+			f.reject(i, d.Record, d.Err)
 			continue
 		}
 		if d.Change == nil {
@@ -40,26 +46,50 @@ func fold(batch []Delivery, report *Report) []*bucket {
 		if b == nil {
 			b = &bucket{key: d.Change.New.Key}
 			byKey[b.key] = b
-			buckets = append(buckets, b)
+			f.buckets = append(f.buckets, b)
 		}
 		if len(b.writes) > 0 && d.Change.Mark <= b.last().Mark {
-			report.Duplicates++ // delivered twice within one batch
+			f.duplicates++
 			continue
 		}
-		b.writes = append(b.writes, write{d.Change, i, countable(d.Change.Consumed(), i, d.Record, report)})
+		b.writes = append(b.writes, write{d.Change, i, f.countable(d.Change.Consumed(), i, d.Record)})
 	}
-	return buckets
+	return f
+}
+
+func (f *folded) reject(index int, record events.Record, err error) {
+	f.rejected = append(f.rejected, Rejection{index, record.Position, record.Sequence, err})
 }
 
 // countable drops what no usage item can have a counter for.
-func countable(consumed map[string]int64, index int, record events.Record, report *Report) map[string]int64 {
+func (f *folded) countable(consumed map[string]int64, index int, record events.Record) map[string]int64 {
 	for limit := range consumed {
 		if !table.CanCount(limit) {
 			delete(consumed, limit)
-			report.reject(index, record, errCounterName)
+			f.reject(index, record, errCounterName)
 		}
 	}
 	return consumed
+}
+
+// demandSpan is how far back from a bucket's last write its demand is
+// measured, in milliseconds. A batch may span any time: what will be asked for
+// next is told by how fast it was asked for last, not by how long the batch is.
+const demandSpan = 10_000
+
+// demand is what the bucket's last writes consumed, millitokens by limit.
+func (b *bucket) demand() quota.Demand {
+	demand := quota.Demand{}
+	since := b.last().Time - demandSpan
+	for _, w := range slices.Backward(b.writes) {
+		if w.Time <= since {
+			break
+		}
+		for limit, amount := range w.consumed {
+			demand[limit] = max(-quota.MaxAmount, min(demand[limit]+amount, quota.MaxAmount))
+		}
+	}
+	return demand
 }
 
 // doubled returns what the batch saw of shard 0's count going up: from the

@@ -125,7 +125,7 @@ func TestDeadlineBeforeTheBatch(t *testing.T) {
 	spent, _ := w.spend(noon, quotaZero(1), "rpm", 100)
 	batch := []aggregator.Delivery{w.other(), spent, w.doubles(noon, quotaZero(2), 1, 2)}
 	report := w.agg.ProcessDecoded(ctx, batch, func(int64) int64 { return noon })
-	eq(t, "failures", failed(report), "1 usage;2 shard;2 pass;")
+	eq(t, "failures", failed(report), "1 pass;1 usage;2 shard;")
 	if !errors.Is(report.Err(), context.Canceled) {
 		t.Errorf("error: %v", report.Err())
 	}

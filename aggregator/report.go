@@ -46,7 +46,7 @@ type Rejection struct {
 	Index    int // place in the batch
 	Position events.Position
 	Sequence string
-	Err      error // holds no value of the data
+	Err      error // holds no entity id; of the data it may quote a schedule
 }
 
 // Pass is one pass that was written.

@@ -234,3 +234,45 @@ func TestOneTaskFailsAlone(t *testing.T) {
 	eq(t, "balances", w.balances(0), "rpm 1000, wcu 1000000, rf +1000")
 	eq(t, "usage", w.usage(acme, "hourly", atNoon), "rpm 1, events 1")
 }
+
+// A pass is planned from the bucket's last image: what the batch spent before
+// it is of the old period, and other limits' accrual is counted from what they
+// hold in the end.
+func TestPassIsPlannedFromTheLastImage(t *testing.T) {
+	edge := midnight + 24*hour
+	spends := func(w *world, zero table.Item, limit string) []aggregator.Delivery {
+		var batch []aggregator.Delivery
+		for range 5 {
+			var d aggregator.Delivery
+			d, zero = w.spend(edge-10_000, zero, limit, 100_000)
+			w.put(zero)
+			batch = append(batch, d)
+		}
+		return batch
+	}
+	zero := bucketItem(acme.At(0), daily("tpd", 1000_000, 1000_000, 1), refilled(edge-60_000))
+	w := newWorld(t, zero)
+	w.sound(edge+2000, spends(w, zero, "tpd")...)
+	eq(t, "restored, whatever was spent before the edge", w.shard(0).Limit("tpd").Balance, int64(1000_000))
+
+	zero = bucketItem(acme.At(0), drips("slow", 500_000, 600_000), drips("short", 0, 60_000), refilled(edge-60_000))
+	w = newWorld(t, zero)
+	w.sound(edge, append(spends(w, zero, "slow"), w.write(edge-10_000, w.store.Get(acme.At(0).PK(), table.StateSK),
+		build(w.store.Get(acme.At(0).PK(), table.StateSK), attrs{"b_short_tc": 1000})))...)
+	eq(t, "a minute's accrual on what is left", w.shard(0).Limit("slow").Balance, int64(600_000))
+}
+
+// What was spent between the last image and the restore is of the old period
+// too: the restore is tried on exact balances first, then as an addition.
+func TestRestoreForgivesTheOldPeriod(t *testing.T) {
+	edge := midnight + 24*hour
+	zero := bucketItem(acme.At(0), daily("tpd", 900_000, 1000_000, 1), refilled(edge-60_000))
+	w := newWorld(t, zero)
+	d, item := w.spend(edge-10_000, zero, "tpd", 100_000)
+	_, later := w.spend(edge-1, item, "tpd", 300_000)
+	w.put(later)
+	report := w.sound(edge+2000, d)
+	eq(t, "balance", w.shard(0).Limit("tpd").Balance, int64(1000_000))
+	eq(t, "lost", report.PassesLost, 1)
+	eq(t, "written", len(report.Passes), 1)
+}

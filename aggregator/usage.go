@@ -31,10 +31,10 @@ type tally struct {
 
 // usageTasks makes one task for every usage item that the batch adds to: all
 // shards of a group share it.
-func (r *run) usageTasks(buckets []*bucket) []task {
+func (r *run) usageTasks() []task {
 	tallies := map[table.UsageKey]*tally{}
 	var tasks []task
-	for _, b := range buckets {
+	for _, b := range r.buckets {
 		for _, w := range b.writes {
 			if len(w.consumed) == 0 {
 				continue

@@ -24,6 +24,7 @@ type Pass struct {
 	Refilled       int64  // the new time of the pass, epoch ms
 	Valid          *int64 // new valid-until, epoch ms; nil leaves it. Pins the item's schedule
 	Count          int    // shard count the pass was sized at
+	Exact          bool   // every balance and consumption must be exactly as read
 	ExpectRefilled int64
 	ExpectValid    *int64
 	Why            []Reason // why it is worth a write; never empty
@@ -223,11 +224,9 @@ func (p *Pass) Apply(b *Bucket) {
 	}
 }
 
-// SamePins reports whether a pass planned from one image of a bucket would
-// find the other as it expects, but for balances.
-func (b *Bucket) SamePins(other *Bucket) bool {
-	return b.Refilled == other.Refilled && b.Count == other.Count &&
-		(b.Valid == nil && other.Valid == nil || same(b.Valid, other.Valid))
+// Restores reports whether the pass begins a period for some quota.
+func (p *Pass) Restores() bool {
+	return slices.ContainsFunc(p.Changes, func(c Change) bool { return c.Restore })
 }
 
 // NextBoundary returns the first instant after now at which a schedule changes

@@ -308,29 +308,6 @@ func TestAccrualSurvivesOtherLimitsPasses(t *testing.T) {
 	}
 }
 
-func TestSamePins(t *testing.T) {
-	make := func(refilled int64, count int, valid *int64) *Bucket {
-		return &Bucket{Refilled: refilled, Count: count, Valid: valid}
-	}
-	base := make(5, 2, new(int64(7)))
-	for _, c := range []struct {
-		name  string
-		a, b  *Bucket
-		equal bool
-	}{
-		{"same", base, make(5, 2, new(int64(7))), true},
-		{"both without valid-until", make(5, 2, nil), make(5, 2, nil), true},
-		{"another pass", base, make(6, 2, new(int64(7))), false},
-		{"another count", base, make(5, 4, new(int64(7))), false},
-		{"another valid-until", base, make(5, 2, new(int64(0))), false},
-		{"one without", base, make(5, 2, nil), false},
-	} {
-		if c.a.SamePins(c.b) != c.equal || c.b.SamePins(c.a) != c.equal {
-			t.Errorf("%s: want %t", c.name, c.equal)
-		}
-	}
-}
-
 func TestNextBoundary(t *testing.T) {
 	for _, c := range []struct {
 		name   string

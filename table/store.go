@@ -37,12 +37,11 @@ type Store interface {
 	// every balance at or below its change's Max, every window that is rolled
 	// still at the start that was read, where the pass sets a valid-until the
 	// item's default schedule as expected, and where the bucket is Retermed all
-	// its terms as read. A restore stamps the grant count
-	// and removes the period's top-up. Otherwise it MUST change nothing and
-	// return the item as it is. Writing the same pass twice applies it once; a
-	// pass that does not move the bucket's time, which then is no lock, MUST
-	// also find the balance and the consumption of every limit that it changes
-	// exactly as read. A write that had landed is reported as lost, and the
+	// its terms as read. A restore stamps the grant count and removes the
+	// period's top-up. Otherwise it MUST change nothing and return the item as it
+	// is. Writing the same pass twice applies it once; a pass that HoldsBalances
+	// MUST also find the balance and the consumption of every limit that it
+	// changes exactly as read. A write that had landed is reported as lost, and the
 	// item returned shows that nothing is left to do.
 	Pass(ctx context.Context, bucket *Bucket, pass *quota.Pass) (PassResult, error)
 
@@ -69,8 +68,8 @@ type Store interface {
 	// Create MUST put the new shard, debit its donors and check the pin in one
 	// transaction, if and only if the shard does not exist, shard 0's count is
 	// still the creation's and its terms as given, and every donor still holds
-	// what is moved and is as its guard says. A retry of a creation that had landed is recognised
-	// and reported as Created.
+	// what is moved and is as its guard says. A retry of a creation that had
+	// landed is recognised and reported as Created.
 	Create(ctx context.Context, creation Creation) (CreationOutcome, error)
 }
 
@@ -80,9 +79,13 @@ type UsageResult struct {
 	Marks   map[int]string // the stored marks by shard, where it was not applied
 }
 
-// Unlocked reports whether a pass leaves the bucket's time where it is, so that
-// the time alone cannot keep the pass from being written twice.
-func Unlocked(pass *quota.Pass) bool { return pass.Refilled <= pass.ExpectRefilled }
+// HoldsBalances reports whether a pass is to find every balance and consumption
+// that it changes exactly as read: where it asks for that, and where it leaves
+// the bucket's time as it is, so that the time alone cannot keep it from being
+// written twice.
+func HoldsBalances(pass *quota.Pass) bool {
+	return pass.Exact || pass.Refilled <= pass.ExpectRefilled
+}
 
 // PassResult is what became of a Pass.
 type PassResult struct {

@@ -21,7 +21,7 @@ func change(before *table.Bucket, c *events.Change) (*table.Bucket, error) {
 	raise(after, before, c)
 	passed := pass(after, before, c)
 	for i := range after.Limits {
-		settle(&after.Limits[i], c, passed)
+		settle(&after.Limits[i], c)
 	}
 	if passed || !passRecorded(c) && !same(c.Old.Valid, c.New.Valid) {
 		after.Valid = c.New.Valid
@@ -103,7 +103,7 @@ func pass(after, before *table.Bucket, c *events.Change) bool {
 		return false
 	}
 	for i := range after.Limits {
-		reopen(&after.Limits[i], after.Count, c)
+		reopen(&after.Limits[i], after.Count, before, c)
 	}
 	plan, err := quota.Materialise(&after.Bucket, nil, c.New.Refilled)
 	if err != nil {
@@ -136,7 +136,7 @@ func copyDrips(after, before *table.Bucket, c *events.Change) {
 
 // reopen starts a quota's period where the recorded pass did so by something
 // other than a rule: a use that opened a session window, or an operator.
-func reopen(limit *quota.Limit, count int, c *events.Change) {
+func reopen(limit *quota.Limit, count int, before *table.Bucket, c *events.Change) {
 	is := c.New.Limit(limit.Name)
 	if is == nil || !limit.IsQuota() {
 		return
@@ -150,7 +150,7 @@ func reopen(limit *quota.Limit, count int, c *events.Change) {
 			return // an operator ended the window: the next use opens another
 		}
 	}
-	if !opened && !operatorReset(limit.Name, c) {
+	if !opened && !operatorReset(limit.Name, before, c) {
 		return
 	}
 	params, err := limit.Effective(c.New.Refilled)
@@ -162,17 +162,18 @@ func reopen(limit *quota.Limit, count int, c *events.Change) {
 }
 
 // operatorReset reports whether a change counts one more operator reset of a
-// calendar quota.
-func operatorReset(limit string, c *events.Change) bool {
+// calendar quota, which the table does not show yet.
+func operatorReset(limit string, before *table.Bucket, c *events.Change) bool {
 	name := table.Attr(limit, table.FieldResetCount)
-	return c.Old != nil && c.New.Item[name] != nil && !reflect.DeepEqual(c.Old.Item[name], c.New.Item[name])
+	return c.Old != nil && c.New.Item[name] != nil &&
+		!reflect.DeepEqual(c.Old.Item[name], c.New.Item[name]) && !reflect.DeepEqual(before.Item[name], c.New.Item[name])
 }
 
 // settle takes what the change consumed off a balance, adds what an operator
 // topped up, and takes over a window start that was propagated. A quota's
 // balance that fell by anything else without a pass was a move, which is not
 // copied.
-func settle(limit *quota.Limit, c *events.Change, passed bool) {
+func settle(limit *quota.Limit, c *events.Change) {
 	is := c.New.Limit(limit.Name)
 	if is == nil {
 		return
@@ -186,9 +187,9 @@ func settle(limit *quota.Limit, c *events.Change, passed bool) {
 		was = *old
 	}
 	consumed := is.Consumed - was.Consumed
-	added := max(0, is.TopUp-was.TopUp)
+	added := toppedUp(limit.TopUp, was.TopUp, is.TopUp)
 	other := is.Balance - was.Balance + consumed - added
-	if passed || passRecorded(c) || limit.IsQuota() && other < 0 {
+	if passRecorded(c) || limit.IsQuota() && other < 0 {
 		other = 0
 	}
 	limit.Balance += other + added - consumed
@@ -198,6 +199,15 @@ func settle(limit *quota.Limit, c *events.Change, passed bool) {
 		limit.Grant = is.Grant
 	}
 	propagate(&limit.Window, was.Window, is.Window, limit.Consumed-consumed)
+}
+
+// toppedUp is what an operator added by a change, unless the table shows it
+// already: a recording may be read again over the table that it left.
+func toppedUp(here, was, is int64) int64 {
+	if here != was && here >= is {
+		return 0
+	}
+	return max(0, is-was)
 }
 
 // propagate takes over a window start that another shard's opener wrote, with

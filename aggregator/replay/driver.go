@@ -46,14 +46,14 @@ func newDriver(store *memory.Store) *driver {
 
 // apply applies a record to the table, unless it was applied before, and
 // returns it with the images that the table now has.
-func (d *driver) apply(ctx context.Context, x aggregator.Delivery) (aggregator.Delivery, error) {
+func (d *driver) apply(ctx context.Context, x aggregator.Delivery) (driven aggregator.Delivery, applied bool, err error) {
 	if x.Err != nil {
-		return x, nil
+		return x, false, nil
 	}
 	id, ok := identify(x.Record)
 	mark, err := events.Mark(x.Record.Stream, x.Record.Sequence)
 	if !ok || err != nil || mark <= d.applied[id] {
-		return x, nil //nolint:nilerr // a record that cannot be placed changes nothing here
+		return x, false, nil //nolint:nilerr // a record that cannot be placed changes nothing here
 	}
 	d.applied[id] = mark
 	switch {
@@ -64,7 +64,7 @@ func (d *driver) apply(ctx context.Context, x aggregator.Delivery) (aggregator.D
 	case !strings.HasPrefix(id.SK, table.UsageSK):
 		d.put(x.Record.New)
 	}
-	return x, err
+	return x, true, err
 }
 
 func identify(record events.Record) (itemID, bool) {

@@ -144,15 +144,17 @@ func TestDeliveryDoesNotMatter(t *testing.T) {
 func TestCutAndRedriven(t *testing.T) {
 	eachRecording(t, func(t *testing.T, records []events.Record) {
 		_, want := setting{batch: 100}.run(t, records)
-		cut, from := len(records)*2/3, len(records)/2
-		what := fmt.Sprintf("cut at %d, from %d again", cut, from)
+		for _, part := range [][2]int{{len(records) * 2 / 3, len(records) / 2}, {len(records) * 3 / 5, len(records) / 4}} {
+			cut, from := part[0], part[1]
+			what := fmt.Sprintf("cut at %d, from %d again", cut, from)
 
-		_, got := setting{batch: 100}.run(t, slices.Concat(records[:cut], records[from:]))
-		sameTable(t, what+", in one run", got, want)
+			_, got := setting{batch: 100}.run(t, slices.Concat(records[:cut], records[from:]))
+			sameTable(t, what+", in one run", got, want)
 
-		_, half := setting{batch: 100}.run(t, records[:cut])
-		_, got = setting{batch: 100, preload: half}.run(t, records[from:])
-		sameTable(t, what+", in two runs", got, want)
+			_, half := setting{batch: 100}.run(t, records[:cut])
+			_, got = setting{batch: 100, preload: half}.run(t, records[from:])
+			sameTable(t, what+", in two runs", got, want)
+		}
 	})
 }
 

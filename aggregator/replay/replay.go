@@ -107,44 +107,72 @@ func (r *Replay) next(source Source) ([]events.Record, error) {
 	return batch, nil
 }
 
-// deliver drives the table, if it is one in memory, and hands the batch to the
-// aggregator.
+// deliver hands a batch to the aggregator, twice where asked to.
 func (r *Replay) deliver(ctx context.Context, records []events.Record) error {
 	batch := aggregator.Decode(records)
-	if r.driver != nil {
-		for i := range batch {
-			var err error
-			if batch[i], err = r.driver.apply(ctx, batch[i]); err != nil {
-				return err
-			}
-		}
-	}
-	r.groups.see(batch, r.clock())
 	r.report.Records += len(batch)
-	if r.DryRun && r.driver != nil {
-		r.Aggregator.Store = memory.Over(r.load) // sees what the recording did, keeps nothing
-	}
-	deliveries := 1
-	if r.Redeliver {
-		deliveries = 2
-	}
-	for range deliveries {
-		if err := r.process(ctx, batch); err != nil {
+	for delivery := range 1 + r.again() {
+		r.report.Batches++
+		if err := r.once(ctx, batch, delivery == 0); err != nil {
 			return err
 		}
 	}
+	r.groups.see(batch, r.clock())
 	if r.Progress != nil {
 		r.Progress(r.report.Records)
 	}
 	return nil
 }
 
-// process delivers a batch, and what failed of it again from the first failed
-// record on, as Lambda does.
-func (r *Replay) process(ctx context.Context, batch []aggregator.Delivery) error {
+func (r *Replay) again() int {
+	if r.Redeliver {
+		return 1
+	}
+	return 0
+}
+
+// once delivers a batch once. Over a table that the recording drives, the
+// aggregator tends to what a record changed before the next one is applied, as
+// it does where it keeps up with the stream: what it makes of the table then
+// depends on the recording alone and not on where batches end. Usage is counted
+// batch by batch.
+func (r *Replay) once(ctx context.Context, batch []aggregator.Delivery, drive bool) error {
+	if r.driver == nil {
+		return r.process(ctx, batch, r.Aggregator.ProcessDecoded)
+	}
+	for i := range batch {
+		if drive {
+			driven, applied, err := r.driver.apply(ctx, batch[i])
+			if err != nil {
+				return err
+			}
+			if batch[i] = driven; !applied {
+				continue
+			}
+		}
+		r.dry()
+		if err := r.process(ctx, batch[i:i+1], r.Aggregator.Tend); err != nil {
+			return err
+		}
+	}
+	r.dry()
+	return r.process(ctx, batch, r.Aggregator.Count)
+}
+
+// dry puts a table before the aggregator, where it is to write nothing, that
+// shows what the recording did and keeps nothing.
+func (r *Replay) dry() {
+	if r.DryRun {
+		r.Aggregator.Store = memory.Over(r.load)
+	}
+}
+
+// process has the aggregator do something with a batch, and do what failed of
+// it again from the first failed record on, as Lambda does.
+func (r *Replay) process(ctx context.Context, batch []aggregator.Delivery, do step) error {
 	wait := r.Backoff
 	for attempt := 1; ; attempt++ {
-		report := r.Aggregator.ProcessDecoded(ctx, batch, r.clock())
+		report := do(ctx, batch, r.clock())
 		r.report.add(report)
 		if len(report.Failures) == 0 {
 			return nil
@@ -160,6 +188,9 @@ func (r *Replay) process(ctx context.Context, batch []aggregator.Delivery) error
 		wait *= 2
 	}
 }
+
+// step is what an aggregator can do with a batch.
+type step func(context.Context, []aggregator.Delivery, aggregator.Clock) *aggregator.Report
 
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

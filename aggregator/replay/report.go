@@ -46,9 +46,8 @@ func newReport() *Report {
 	return &Report{Usage: map[table.UsageKey]*UsageTotal{}, Passes: map[quota.Reason]int{}}
 }
 
-// add adds what one delivery of a batch did.
+// add adds what the aggregator did with a batch.
 func (r *Report) add(batch *aggregator.Report) {
-	r.Batches++
 	r.Rejected = append(r.Rejected, batch.Rejected...)
 	r.Duplicates += batch.Duplicates
 	r.Written += len(batch.Passes)
@@ -160,6 +159,7 @@ type (
 		Held      int64  `json:"held"`
 		Granted   int64  `json:"granted"`
 		Grantable int64  `json:"grantable"`
+		TopUp     int64  `json:"topup"` // what an operator added on top of the capacity
 		Conserved bool   `json:"conserved"`
 	}
 )
@@ -186,7 +186,7 @@ func (r *Report) WriteJSON(w io.Writer, name Naming) error {
 			return jsonDecline{name(x.Key.Group), x.Key.Resource, x.Key.Shard, x.Reason}
 		}),
 		Ledger: each(r.Ledger, func(x LedgerRow) jsonLedgerRow {
-			return jsonLedgerRow{name(x.Group), x.Group.Resource, x.Limit, x.Capacity, x.Held, x.Granted, x.Grantable, x.Conserved}
+			return jsonLedgerRow{name(x.Group), x.Group.Resource, x.Limit, x.Capacity, x.Held, x.Granted, x.Grantable, x.TopUp, x.Conserved}
 		}),
 	}
 	encoder := json.NewEncoder(w)

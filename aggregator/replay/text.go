@@ -127,9 +127,12 @@ func (t *text) ledger(r *Report) {
 		return
 	}
 	t.heading("Ledger of quotas, this period, in tokens")
-	t.line("  \tlimit\tcapacity\tgranted\tgrantable\theld\t")
+	t.line("  \tlimit\tcapacity\tgranted\tgrantable\theld")
 	for _, x := range r.Ledger {
 		verdict := "conserved"
+		if x.TopUp > 0 {
+			verdict += ", " + table.Tokens(x.TopUp) + " topped up"
+		}
 		if !x.Conserved {
 			verdict = "NOT CONSERVED"
 		}

@@ -55,7 +55,7 @@ func passExpression(bucket *table.Bucket, pass *quota.Pass) *expression {
 	}
 	for _, change := range pass.Changes {
 		e.change(change, pass.Count)
-		if table.Unlocked(pass) {
+		if table.HoldsBalances(pass) {
 			e.require(e.is(table.Attr(change.Limit, table.FieldBalance), change.Read))
 			e.require(e.reads(table.Attr(change.Limit, table.FieldConsumed), bucket.Limit(change.Limit).Consumed))
 		}

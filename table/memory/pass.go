@@ -44,7 +44,7 @@ func passHolds(i image, bucket *table.Bucket, pass *quota.Pass) bool {
 		if !changeHolds(i, change) {
 			return false
 		}
-		if table.Unlocked(pass) && !unchanged(i, bucket, change) {
+		if table.HoldsBalances(pass) && !unchanged(i, bucket, change) {
 			return false
 		}
 	}
