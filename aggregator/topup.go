@@ -39,7 +39,7 @@ func (b *bucket) topUp(ctx context.Context, r *run) error {
 	for attempt := range 2 {
 		pass, err := quota.PlanPass(&current.Bucket, demand, now)
 		if err != nil || pass == nil {
-			return nil //nolint:nilerr // left alone; bucketTasks names what cannot be read
+			return nil // left alone; bucketTasks names what cannot be read
 		}
 		pass.Exact = attempt == 0 && pass.Restores()
 		result, err := r.Store.Pass(ctx, current, pass)

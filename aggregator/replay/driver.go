@@ -53,7 +53,7 @@ func (d *driver) apply(ctx context.Context, x aggregator.Delivery) (driven aggre
 	id, ok := identify(x.Record)
 	mark, err := events.Mark(x.Record.Stream, x.Record.Sequence)
 	if !ok || err != nil || mark <= d.applied[id] {
-		return x, false, nil //nolint:nilerr // a record that cannot be placed changes nothing here
+		return x, false, nil // a record that cannot be placed changes nothing here
 	}
 	d.applied[id] = mark
 	switch {
@@ -143,7 +143,7 @@ func (d *driver) create(ctx context.Context, c *events.Change) (*table.Bucket, e
 	}
 	fundings, err := quota.Fund(&c.New.Bucket, siblings, c.New.Key.Shard, count, now)
 	if err != nil {
-		return c.New, nil //nolint:nilerr // its schedule cannot be evaluated: take it as recorded
+		return c.New, nil // its schedule cannot be evaluated: take it as recorded
 	}
 	shard := &table.Bucket{Key: c.New.Key, Item: c.New.Item.Clone(), Bucket: c.New.Bucket}
 	shard.Count = count

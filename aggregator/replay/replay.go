@@ -29,7 +29,7 @@ type Source interface {
 
 // Replay is one run over a recording.
 type Replay struct {
-	Aggregator aggregator.Aggregator // its Store is set by New or Redrive
+	Aggregator aggregator.Aggregator // its Store is set by InMemory or Again
 	BatchSize  int                   // 0 means DefaultBatchSize
 	Redeliver  bool                  // deliver every batch twice
 	DryRun     bool                  // plan every batch, write nothing
@@ -62,12 +62,13 @@ func Again(store table.Store, load memory.Loader) *Replay {
 
 // ErrNoStream says that a record does not tell which stream it is of, so that
 // it cannot be told whether it was counted.
-var ErrNoStream = errors.New("record names no stream (eventSourceARN): what was counted before cannot be told")
+var ErrNoStream = errors.New("record names no stream (eventSourceARN), so that what was counted before cannot be told: " +
+	"take Lambda events or an on-failure object, get-records output has none")
 
 // Run replays a recording to its end and reports what was done. On an error
 // the report holds what was done until then.
 func (r *Replay) Run(ctx context.Context, source Source) (*Report, error) {
-	r.report = newReport()
+	r.report = newReport(r.DryRun)
 	if r.DryRun && r.driver == nil {
 		r.Aggregator.Store = memory.Over(r.load)
 	}
@@ -110,13 +111,13 @@ func (r *Replay) next(source Source) ([]events.Record, error) {
 // deliver hands a batch to the aggregator, twice where asked to.
 func (r *Replay) deliver(ctx context.Context, records []events.Record) error {
 	batch := aggregator.Decode(records)
-	r.report.Records += len(batch)
 	for delivery := range 1 + r.again() {
 		r.report.Batches++
 		if err := r.once(ctx, batch, delivery == 0); err != nil {
 			return err
 		}
 	}
+	r.report.Records += len(batch)
 	r.groups.see(batch, r.clock())
 	if r.Progress != nil {
 		r.Progress(r.report.Records)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/shardquota/shardquota/aggregator"
+	"github.com/shardquota/shardquota/events"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
@@ -15,6 +16,7 @@ import (
 // Report says what a whole replay did: what its batches reported, added up. It
 // holds entity ids; rendering it hides them unless asked not to.
 type Report struct {
+	Dry        bool // nothing was written
 	Records    int
 	Batches    int
 	Rejected   []aggregator.Rejection
@@ -42,8 +44,8 @@ type LedgerRow struct {
 	quota.Row
 }
 
-func newReport() *Report {
-	return &Report{Usage: map[table.UsageKey]*UsageTotal{}, Passes: map[quota.Reason]int{}}
+func newReport(dry bool) *Report {
+	return &Report{Dry: dry, Usage: map[table.UsageKey]*UsageTotal{}, Passes: map[quota.Reason]int{}}
 }
 
 // add adds what the aggregator did with a batch.
@@ -72,16 +74,30 @@ func (r *Report) add(batch *aggregator.Report) {
 	}
 }
 
-// Sound reports whether no record was rejected and every ledger is conserved.
-func (r *Report) Sound() bool {
-	return len(r.Rejected) == 0 && !slices.ContainsFunc(r.Ledger, func(row LedgerRow) bool { return !row.Conserved })
+// NotConserved counts the ledgers that are not conserved.
+func (r *Report) NotConserved() int {
+	count := 0
+	for _, row := range r.Ledger {
+		if !row.Conserved {
+			count++
+		}
+	}
+	return count
 }
+
+// Sound reports whether no record was rejected and every ledger is conserved.
+func (r *Report) Sound() bool { return len(r.Rejected) == 0 && r.NotConserved() == 0 }
 
 // usageKeys are the keys of the usage that was added to, in order.
 func (r *Report) usageKeys() []table.UsageKey {
 	return slices.SortedFunc(maps.Keys(r.Usage), func(a, b table.UsageKey) int {
-		return cmp.Or(aggregator.CompareGroups(a.Group, b.Group), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Start, b.Start))
+		return cmp.Or(aggregator.CompareGroups(a.Group, b.Group), cmp.Compare(span(a.Window), span(b.Window)), cmp.Compare(a.Start, b.Start))
 	})
+}
+
+// span orders windows by their length.
+func span(window string) int {
+	return slices.Index([]string{string(events.Hourly), string(events.Daily), string(events.Monthly)}, window)
 }
 
 // Naming renders the entity of a group: its id, or what stands in for it.
@@ -103,14 +119,18 @@ type (
 		Declined   []jsonDecline   `json:"declined"`
 		Ledger     []jsonLedgerRow `json:"ledger"`
 	}
+	jsonGroup struct {
+		Namespace string `json:"namespace"`
+		Entity    string `json:"entity"`
+		Resource  string `json:"resource"`
+	}
 	jsonRejection struct {
 		Position string `json:"position"`
 		Sequence string `json:"sequence"`
 		Reason   string `json:"reason"`
 	}
 	jsonUsage struct {
-		Entity   string            `json:"entity"`
-		Resource string            `json:"resource"`
+		jsonGroup
 		Window   string            `json:"window"`
 		Start    string            `json:"start"`
 		Counters map[string]string `json:"counters"`
@@ -121,23 +141,20 @@ type (
 		Lost    int `json:"lost"`
 	}
 	jsonDoubling struct {
-		Entity   string `json:"entity"`
-		Resource string `json:"resource"`
-		From     int    `json:"from"`
-		To       int    `json:"to"`
+		jsonGroup
+		From int `json:"from"`
+		To   int `json:"to"`
 	}
 	jsonRaise struct {
-		Entity   string `json:"entity"`
-		Resource string `json:"resource"`
-		Shard    int    `json:"shard"`
-		To       int    `json:"to"`
+		jsonGroup
+		Shard int `json:"shard"`
+		To    int `json:"to"`
 	}
 	jsonCreation struct {
-		Entity   string        `json:"entity"`
-		Resource string        `json:"resource"`
-		Shard    int           `json:"shard"`
-		Count    int           `json:"count"`
-		Funding  []jsonFunding `json:"funding"`
+		jsonGroup
+		Shard   int           `json:"shard"`
+		Count   int           `json:"count"`
+		Funding []jsonFunding `json:"funding"`
 	}
 	jsonFunding struct {
 		Limit       string       `json:"limit"`
@@ -146,14 +163,12 @@ type (
 		Millitokens int64        `json:"millitokens"`
 	}
 	jsonDecline struct {
-		Entity   string            `json:"entity"`
-		Resource string            `json:"resource"`
-		Shard    int               `json:"shard"`
-		Reason   aggregator.Reason `json:"reason"`
+		jsonGroup
+		Shard  int               `json:"shard"`
+		Reason aggregator.Reason `json:"reason"`
 	}
 	jsonLedgerRow struct {
-		Entity    string `json:"entity"`
-		Resource  string `json:"resource"`
+		jsonGroup
 		Limit     string `json:"limit"`
 		Capacity  int64  `json:"capacity"`
 		Held      int64  `json:"held"`
@@ -174,24 +189,28 @@ func (r *Report) WriteJSON(w io.Writer, name Naming) error {
 		Duplicates: r.Duplicates,
 		Passes:     jsonPasses{r.Written, r.Lost},
 		Doublings: each(r.Doublings, func(x aggregator.Doubling) jsonDoubling {
-			return jsonDoubling{name(x.Group), x.Group.Resource, x.From, x.To}
+			return jsonDoubling{groupOf(x.Group, name), x.From, x.To}
 		}),
 		Raised: each(r.Raised, func(x aggregator.Raise) jsonRaise {
-			return jsonRaise{name(x.Key.Group), x.Key.Resource, x.Key.Shard, x.To}
+			return jsonRaise{groupOf(x.Key.Group, name), x.Key.Shard, x.To}
 		}),
 		Created: each(r.Created, func(x aggregator.Creation) jsonCreation {
-			return jsonCreation{name(x.Key.Group), x.Key.Resource, x.Key.Shard, x.Count, each(x.Funding, jsonFund)}
+			return jsonCreation{groupOf(x.Key.Group, name), x.Key.Shard, x.Count, each(x.Funding, jsonFund)}
 		}),
 		Declined: each(r.Declined, func(x aggregator.Decline) jsonDecline {
-			return jsonDecline{name(x.Key.Group), x.Key.Resource, x.Key.Shard, x.Reason}
+			return jsonDecline{groupOf(x.Key.Group, name), x.Key.Shard, x.Reason}
 		}),
 		Ledger: each(r.Ledger, func(x LedgerRow) jsonLedgerRow {
-			return jsonLedgerRow{name(x.Group), x.Group.Resource, x.Limit, x.Capacity, x.Held, x.Granted, x.Grantable, x.TopUp, x.Conserved}
+			return jsonLedgerRow{groupOf(x.Group, name), x.Limit, x.Capacity, x.Held, x.Granted, x.Grantable, x.TopUp, x.Conserved}
 		}),
 	}
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(out)
+}
+
+func groupOf(group table.Group, name Naming) jsonGroup {
+	return jsonGroup{group.Namespace, name(group), group.Resource}
 }
 
 func (r *Report) jsonUsage(key table.UsageKey, name Naming) jsonUsage {
@@ -200,7 +219,7 @@ func (r *Report) jsonUsage(key table.UsageKey, name Naming) jsonUsage {
 	for limit, amount := range total.Counters {
 		counters[limit] = table.Tokens(amount)
 	}
-	return jsonUsage{name(key.Group), key.Resource, key.Window, key.Start, counters, total.Events}
+	return jsonUsage{groupOf(key.Group, name), key.Window, key.Start, counters, total.Events}
 }
 
 func jsonReject(x aggregator.Rejection) jsonRejection {

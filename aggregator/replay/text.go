@@ -17,7 +17,7 @@ import (
 // last the ledger.
 func (r *Report) WriteText(w io.Writer, name Naming) error {
 	t := &text{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0), name}
-	t.line("%d records in %d batches", r.Records, r.Batches)
+	t.line("%s in %s", records(r.Records), count(r.Batches, "batch", "batches"))
 	t.rejected(r)
 	t.usage(r)
 	t.writes(r)
@@ -33,6 +33,15 @@ type text struct {
 }
 
 func (t *text) line(format string, args ...any) { fmt.Fprintf(t.out, format+"\n", args...) }
+
+func records(n int) string { return count(n, "record", "records") }
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
 
 func (t *text) heading(title string) { t.line("\n%s", title) }
 
@@ -59,10 +68,10 @@ func (t *text) usage(r *Report) {
 		for _, limit := range slices.Sorted(maps.Keys(total.Counters)) {
 			counters = append(counters, table.Tokens(total.Counters[limit])+" "+limit)
 		}
-		t.line("  %s\t%s %s\t%s\tin %d writes", t.bucket(key.Group), key.Window, key.Start, strings.Join(counters, ", "), total.Events)
+		t.line("  %s\t%s %s\t%s\tin %s", t.bucket(key.Group), key.Window, key.Start, strings.Join(counters, ", "), count(int(total.Events), "write", "writes"))
 	}
 	if r.Duplicates > 0 {
-		t.line("  %d records were counted before and are not counted again", r.Duplicates)
+		t.line("  %s not counted: counted before, or older than one that was", records(r.Duplicates))
 	}
 }
 
@@ -71,19 +80,27 @@ var passReasons = []struct {
 	reason quota.Reason
 	text   string
 }{
-	{quota.Short, "short of the demand just observed"},
-	{quota.Over, "over the ceiling"},
-	{quota.Reset, "a calendar edge had passed"},
-	{quota.Rolled, "a session window had opened"},
+	{quota.Short, "because a limit held less than was just asked of it"},
+	{quota.Over, "because a balance was over its ceiling"},
+	{quota.Reset, "because a calendar edge had passed"},
+	{quota.Rolled, "because a session window had opened"},
+}
+
+// heading is over what was written, or would have been.
+func (r *Report) heading() string {
+	if r.Dry {
+		return "Would be written"
+	}
+	return "Written"
 }
 
 func (t *text) writes(r *Report) {
-	t.heading("Written")
-	t.line("  %d usage items", len(r.Usage))
-	t.line("  %d passes, %d lost to another writer", r.Written, r.Lost)
+	t.heading(r.heading())
+	t.line("  %s", count(len(r.Usage), "usage item", "usage items"))
+	t.line("  %s, %d lost to another writer", count(r.Written, "pass", "passes"), r.Lost)
 	for _, x := range passReasons {
 		if r.Passes[x.reason] > 0 {
-			t.line("    %d: %s", r.Passes[x.reason], x.text)
+			t.line("    %d %s", r.Passes[x.reason], x.text)
 		}
 	}
 }
@@ -97,14 +114,14 @@ func (t *text) shards(r *Report) {
 		t.line("  %s\tdoubled\t%d to %d", t.bucket(x.Group), x.From, x.To)
 	}
 	for _, x := range r.Raised {
-		t.line("  %s\tshard %d raised\tto %d", t.bucket(x.Key.Group), x.Key.Shard, x.To)
+		t.line("  %s\tshard %d raised\tto %d shards", t.bucket(x.Key.Group), x.Key.Shard, x.To)
 	}
 	for _, x := range r.Created {
 		var funding []string
 		for _, f := range x.Funding {
 			funding = append(funding, fund(f))
 		}
-		t.line("  %s\tshard %d created\tat %d: %s", t.bucket(x.Key.Group), x.Key.Shard, x.Count, strings.Join(funding, "; "))
+		t.line("  %s\tshard %d created\tat %d shards: %s", t.bucket(x.Key.Group), x.Key.Shard, x.Count, strings.Join(funding, "; "))
 	}
 	for _, x := range r.Declined {
 		t.line("  %s\tshard %d declined\t%s", t.bucket(x.Key.Group), x.Key.Shard, x.Reason)

@@ -78,6 +78,9 @@ func (in *input) advance() error {
 	if err != nil {
 		return err
 	}
+	if info, err := file.Stat(); err == nil && info.IsDir() {
+		return errors.Join(fmt.Errorf("%s is a directory: name its files", name), file.Close())
+	}
 	in.open = file
 	in.reader = events.NewReader(&counting{file, &in.read}, name)
 	return nil

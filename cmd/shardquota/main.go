@@ -38,6 +38,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(replayCommand())
 	root.SetArgs(args)
 	root.SetIn(stdin)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
@@ -52,7 +53,12 @@ recording is processed again against a real table, which is safe to do twice.
 
 Exit status: 0; 1 when a record was rejected or a ledger is not conserved; 2 on
 bad usage or on input or a table that cannot be read or written.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: func(_ *cobra.Command, files []string) error {
+			if len(files) == 0 {
+				return errors.New("replay: name a FILE, or - for standard input")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, files []string) error {
 			if err := f.check(); err != nil {
 				return err
@@ -69,9 +75,9 @@ bad usage or on input or a table that cannot be read or written.`,
 	flags.StringVar(&f.now, "now", "", "fix the clock at this `time` (RFC 3339)")
 	flags.IntVar(&f.batchSize, "batch-size", replay.DefaultBatchSize, "records delivered at once")
 	flags.BoolVar(&f.redeliver, "redeliver", false, "deliver each batch twice")
-	flags.BoolVar(&f.ids, "ids", false, "show entity ids, which are often secrets")
-	flags.StringVar(&f.format, "format", "text", "text or json")
-	flags.StringVar(&f.windows, "windows", "hourly,daily", "windows of time that usage is counted in: hourly, daily, monthly")
+	flags.BoolVar(&f.ids, "ids", false, "show entity ids, which are often secrets; otherwise the pseudonyms of SHARDQUOTA_HASH_KEY, or numbers")
+	flags.StringVar(&f.format, "format", "text", "`text|json`")
+	flags.StringVar(&f.windows, "windows", "hourly,daily", "`list` of windows that usage is counted in: hourly, daily, monthly")
 	flags.IntVar(&f.usageDays, "usage-days", 90, "days that usage outlives its window, 0 for ever")
 	return cmd
 }
@@ -90,10 +96,22 @@ func (f *replayFlags) check() error {
 		return errors.New("--preload puts items into a table in memory and does not go with --table")
 	case !inMemory && f.dump != "":
 		return errors.New("--dump writes a table in memory and does not go with --table")
+	case f.dump != "" && !writable(f.dump):
+		return fmt.Errorf("--dump: %s cannot be written as a file", f.dump)
 	case inMemory && f.endpoint != "":
 		return errors.New("--endpoint-url is the endpoint of --table, which is not given")
 	}
 	return nil
+}
+
+// writable reports whether a file of that name can be made or replaced.
+func writable(name string) bool {
+	info, err := os.Stat(name)
+	if err == nil {
+		return info.Mode().IsRegular()
+	}
+	dir, err := os.Stat(filepath.Dir(name))
+	return err == nil && dir.IsDir()
 }
 
 func (f *replayFlags) run(ctx context.Context, files []string, stdin io.Reader, stdout, stderr io.Writer) error {
@@ -118,10 +136,20 @@ func (f *replayFlags) run(ctx context.Context, files []string, stdin io.Reader, 
 	if err := f.write(stdout, report); err != nil {
 		return err
 	}
-	if !report.Sound() {
-		return errUnsound
+	return unsound(report)
+}
+
+// unsound says what a report has to be looked at for, nil for nothing.
+func unsound(report *replay.Report) error {
+	broken := report.NotConserved()
+	switch rejected := len(report.Rejected); {
+	case rejected == 0 && broken == 0:
+		return nil
+	case broken == 0:
+		return fmt.Errorf("%w: %d rejected", errUnsound, rejected)
+	default:
+		return fmt.Errorf("%w: %d rejected, %d ledgers not conserved", errUnsound, rejected, broken)
 	}
-	return nil
 }
 
 // replay sets a run up. The store is that of a table in memory, nil otherwise.
@@ -185,8 +213,9 @@ func (f *replayFlags) clock() (aggregator.Clock, error) {
 
 // explain says what an error leaves behind.
 func (f *replayFlags) explain(err error, report *replay.Report) error {
-	if f.table != "" && !f.dryRun && report.Records > 0 {
-		return fmt.Errorf("%w (%d records before it are applied; it is safe to run this again)", err, report.Records)
+	if f.table != "" && !f.dryRun {
+		return fmt.Errorf("%w (the %d records of earlier batches are applied, this batch perhaps in part; it is safe to run this again)",
+			err, report.Records)
 	}
 	return err
 }
