@@ -69,8 +69,7 @@ func replayed(t *testing.T, records []events.Record, batch int, twice bool) stri
 }
 
 // What a stream does to a table does not depend on how it is cut into batches,
-// nor on whether batches come twice. This holds while no shard is created ahead
-// of use, since what one is given depends on what its donor holds at that time.
+// nor on whether batches come twice.
 func TestCutsLeaveTheSameTable(t *testing.T) {
 	for _, kind := range []struct {
 		name          string
