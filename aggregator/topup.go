@@ -51,8 +51,8 @@ func (b *bucket) topUp(ctx context.Context, r *run) error {
 			return nil
 		}
 		r.report.lost()
-		if current = result.Current; current == nil {
-			return nil
+		if current = result.Current; current == nil || current.Refilled >= pass.Refilled {
+			return nil // gone, or passed as late as this one by someone whose own record is to come
 		}
 	}
 	return nil

@@ -24,7 +24,7 @@ type Pass struct {
 	Refilled       int64  // the new time of the pass, epoch ms
 	Valid          *int64 // new valid-until, epoch ms; nil leaves it. Pins the item's schedule
 	Count          int    // shard count the pass was sized at
-	Exact          bool   // every balance and consumption must be exactly as read
+	Exact          bool   // the balance and consumption of what is restored must be exactly as read
 	ExpectRefilled int64
 	ExpectValid    *int64
 	Why            []Reason // why it is worth a write; never empty

@@ -39,9 +39,9 @@ type Store interface {
 	// item's default schedule as expected, and where the bucket is Retermed all
 	// its terms as read. A restore stamps the grant count and removes the
 	// period's top-up. Otherwise it MUST change nothing and return the item as it
-	// is. Writing the same pass twice applies it once; a pass that HoldsBalances
-	// MUST also find the balance and the consumption of every limit that it
-	// changes exactly as read. A write that had landed is reported as lost, and the
+	// is. Writing the same pass twice applies it once. Of every limit that it Holds
+	// it MUST also find the balance and the consumption exactly as read. A write
+	// that had landed is reported as lost, and the
 	// item returned shows that nothing is left to do.
 	Pass(ctx context.Context, bucket *Bucket, pass *quota.Pass) (PassResult, error)
 
@@ -79,12 +79,12 @@ type UsageResult struct {
 	Marks   map[int]string // the stored marks by shard, where it was not applied
 }
 
-// HoldsBalances reports whether a pass is to find every balance and consumption
-// that it changes exactly as read: where it asks for that, and where it leaves
-// the bucket's time as it is, so that the time alone cannot keep it from being
-// written twice.
-func HoldsBalances(pass *quota.Pass) bool {
-	return pass.Exact || pass.Refilled <= pass.ExpectRefilled
+// Holds reports whether a pass is to find a limit's balance and consumption
+// exactly as read: for what it restores, where it asks for that, and for all
+// that it changes, where it leaves the bucket's time as it is, so that the time
+// alone cannot keep it from being written twice.
+func Holds(pass *quota.Pass, change quota.Change) bool {
+	return pass.Exact && change.Restore || pass.Refilled <= pass.ExpectRefilled
 }
 
 // PassResult is what became of a Pass.

@@ -9,9 +9,12 @@ type Term struct {
 	Value types.AttributeValue
 }
 
-// maxTerms bounds the terms of one write: DynamoDB takes 300 operators in a
-// condition, and each term costs two.
-const maxTerms = 100
+// Bounds of the terms of one write. DynamoDB takes 300 operators in a condition,
+// each term costs two, and a pass has conditions of its own for each limit.
+const (
+	maxTerms     = 80
+	maxPassTerms = 40
+)
 
 // Terms are the attributes that an operator changes: whether the bucket is
 // disabled, its valid-until, its schedules, and each limit's parameters and
@@ -31,6 +34,13 @@ func (b *Bucket) Terms() []Term {
 		}
 	}
 	return terms[:min(len(terms), maxTerms)]
+}
+
+// PassTerms are the terms that a pass of a Retermed bucket holds: as many of
+// the most telling as there is room for.
+func (b *Bucket) PassTerms() []Term {
+	terms := b.Terms()
+	return terms[:min(len(terms), maxPassTerms)]
 }
 
 // Retermed reports whether a pass has to hold the bucket's terms: its

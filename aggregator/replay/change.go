@@ -21,7 +21,7 @@ func change(before *table.Bucket, c *events.Change) (*table.Bucket, error) {
 	raise(after, before, c)
 	passed := pass(after, before, c)
 	for i := range after.Limits {
-		settle(&after.Limits[i], c)
+		settle(&after.Limits[i], after.Refilled, c)
 	}
 	if passed || !passRecorded(c) && !same(c.Old.Valid, c.New.Valid) {
 		after.Valid = c.New.Valid
@@ -173,7 +173,7 @@ func operatorReset(limit string, before *table.Bucket, c *events.Change) bool {
 // topped up, and takes over a window start that was propagated. A quota's
 // balance that fell by anything else without a pass was a move, which is not
 // copied.
-func settle(limit *quota.Limit, c *events.Change) {
+func settle(limit *quota.Limit, refilled int64, c *events.Change) {
 	is := c.New.Limit(limit.Name)
 	if is == nil {
 		return
@@ -188,9 +188,12 @@ func settle(limit *quota.Limit, c *events.Change) {
 	}
 	consumed := is.Consumed - was.Consumed
 	added := toppedUp(limit.TopUp, was.TopUp, is.TopUp)
-	other := is.Balance - was.Balance + consumed - added
+	other := is.Balance - was.Balance + consumed - max(0, is.TopUp-was.TopUp)
 	if passRecorded(c) || limit.IsQuota() && other < 0 {
 		other = 0
+	}
+	if overtaken(limit, refilled, is, c) {
+		added, other = 0, 0
 	}
 	limit.Balance += other + added - consumed
 	limit.Consumed += consumed
@@ -199,6 +202,18 @@ func settle(limit *quota.Limit, c *events.Change) {
 		limit.Grant = is.Grant
 	}
 	propagate(&limit.Window, was.Window, is.Window, limit.Consumed-consumed)
+}
+
+// overtaken reports whether the table's quota is in a later period than the one
+// that a change was recorded in, so that an operator's additions are over.
+func overtaken(limit *quota.Limit, refilled int64, is *quota.Limit, c *events.Change) bool {
+	switch limit.Kind() {
+	case quota.Calendar:
+		return !limit.Current(c.New.Refilled, refilled)
+	case quota.Session:
+		return is.Window.Start != nil && limit.Window.Start != nil && *is.Window.Start < *limit.Window.Start
+	}
+	return false
 }
 
 // toppedUp is what an operator added by a change, unless the table shows it

@@ -51,11 +51,11 @@ func passExpression(bucket *table.Bucket, pass *quota.Pass) *expression {
 		e.require(e.sameSchedule(bucket.Item[table.AttrSchedule]))
 	}
 	if table.Retermed(bucket) {
-		e.terms(bucket.Terms())
+		e.terms(bucket.PassTerms())
 	}
 	for _, change := range pass.Changes {
 		e.change(change, pass.Count)
-		if table.HoldsBalances(pass) {
+		if table.Holds(pass, change) {
 			e.require(e.is(table.Attr(change.Limit, table.FieldBalance), change.Read))
 			e.require(e.reads(table.Attr(change.Limit, table.FieldConsumed), bucket.Limit(change.Limit).Consumed))
 		}

@@ -37,14 +37,14 @@ func passHolds(i image, bucket *table.Bucket, pass *quota.Pass) bool {
 	if pass.Valid != nil && !i.same(table.AttrSchedule, bucket.Item[table.AttrSchedule]) {
 		return false
 	}
-	if table.Retermed(bucket) && !i.termed(bucket.Terms()) {
+	if table.Retermed(bucket) && !i.termed(bucket.PassTerms()) {
 		return false
 	}
 	for _, change := range pass.Changes {
 		if !changeHolds(i, change) {
 			return false
 		}
-		if table.HoldsBalances(pass) && !unchanged(i, bucket, change) {
+		if table.Holds(pass, change) && !unchanged(i, bucket, change) {
 			return false
 		}
 	}

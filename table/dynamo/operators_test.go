@@ -1,0 +1,53 @@
+package dynamo
+
+import (
+	"fmt"
+	"regexp"
+	"testing"
+
+	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
+)
+
+// maxOperators is how many operators and functions DynamoDB takes in a
+// condition. The local DynamoDB of the tests does not count them.
+const maxOperators = 300
+
+var operator = regexp.MustCompile(` AND | OR |<=|>=|=|<|>|attribute_`)
+
+// The widest condition of a pass: many limits, the valid-until at 0, one quota
+// restored exactly, no consumption yet, every balance raised.
+func TestPassStaysBelowTheOperatorLimit(t *testing.T) {
+	key := table.Group{Namespace: "n", Entity: "e", Resource: "r"}.At(0)
+	for _, limits := range []int{1, 13, 40} {
+		item := table.Item{
+			table.AttrPK: table.S(key.PK()), table.AttrSK: table.S(table.StateSK),
+			table.AttrRefilled: table.N("1700000000000"), table.AttrValid: table.N("0"),
+		}
+		for i := range limits {
+			set := func(field table.Field, value string) {
+				item[table.Attr(fmt.Sprint("limit", i), field)] = table.N(value)
+			}
+			set(table.FieldBalance, "10")
+			set(table.FieldConsumed, "0")
+			set(table.FieldCapacity, "1000")
+			set(table.FieldRefill, "1000")
+			set(table.FieldPeriod, "60000")
+		}
+		item[table.Attr("limit0", table.FieldRefill)] = table.N("0")
+		item[table.Attr("limit0", table.FieldResets)] = table.S("1m0")
+		b, err := table.DecodeBucket(item)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pass, err := quota.PlanPass(&b.Bucket, nil, 1796032800000)
+		if err != nil || pass == nil || !pass.Restores() {
+			t.Fatalf("pass %+v, %v", pass, err)
+		}
+		pass.Exact = true
+		condition := *passExpression(b, pass).condition()
+		if n := len(operator.FindAllString(condition, -1)); n > maxOperators || n < limits {
+			t.Errorf("%d limits: %d operators in %s", limits, n, condition)
+		}
+	}
+}
