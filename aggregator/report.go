@@ -165,7 +165,9 @@ func (r *Report) fail(index int, step Step, err error) {
 // first.
 func (r *Report) sort() {
 	slices.SortStableFunc(r.Rejected, func(a, b Rejection) int { return cmp.Compare(a.Index, b.Index) })
-	slices.SortStableFunc(r.Failures, func(a, b Failure) int { return cmp.Compare(a.Index, b.Index) })
+	slices.SortStableFunc(r.Failures, func(a, b Failure) int {
+		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Step, b.Step))
+	})
 	slices.SortFunc(r.Usage, func(a, b table.Usage) int { return compareUsage(a.Key, b.Key) })
 	slices.SortStableFunc(r.Passes, func(a, b Pass) int { return compareKeys(a.Key, b.Key) })
 	slices.SortStableFunc(r.Doublings, func(a, b Doubling) int { return compareKeys(a.Group.At(0), b.Group.At(0)) })
