@@ -158,11 +158,11 @@ func TestDeadlineInMidBatch(t *testing.T) {
 		// context ends fails, and all after it.
 		want := ""
 		for i := range 5 {
-			if stop <= i+1 {
-				want += fmt.Sprintf("%d usage;", 2*i+1)
-			}
 			if stop <= i+6 {
 				want += fmt.Sprintf("%d pass;", 2*i+1)
+			}
+			if stop <= i+1 {
+				want += fmt.Sprintf("%d usage;", 2*i+1)
 			}
 		}
 		eq(t, fmt.Sprint("stopped at call ", stop), failed(report), want)
