@@ -22,6 +22,9 @@ import (
 // otherwise.
 const DefaultConcurrency = 16
 
+// MaxUsageDays bounds how long usage can be kept, in days; 0 keeps it for ever.
+const MaxUsageDays = 36_500
+
 // Aggregator processes batches against one table. It keeps nothing between
 // batches and is safe for concurrent use.
 type Aggregator struct {
@@ -66,14 +69,7 @@ func Decode(records []events.Record) []Delivery {
 func (a *Aggregator) ProcessDecoded(ctx context.Context, batch []Delivery, clock Clock) *Report {
 	run := a.start(batch, clock)
 	run.reject()
-	// Raising siblings comes before anything else that can fail: until it is
-	// done, a sibling may still be restored at its old share.
-	run.each(ctx, run.doublings())
-	passes, doubles := run.bucketTasks()
-	run.each(ctx, append(run.usageTasks(), passes...))
-	// A pass is sized at the count that its image shows. Doubled before it or
-	// after it, a bucket would end up different.
-	run.each(ctx, doubles)
+	run.tend(ctx, run.usageTasks())
 	return run.finish()
 }
 
@@ -81,10 +77,7 @@ func (a *Aggregator) ProcessDecoded(ctx context.Context, batch []Delivery, clock
 // counts no usage, and leaves it to Count to name what does not decode.
 func (a *Aggregator) Tend(ctx context.Context, batch []Delivery, clock Clock) *Report {
 	run := a.start(batch, clock)
-	run.each(ctx, run.doublings())
-	passes, doubles := run.bucketTasks()
-	run.each(ctx, passes)
-	run.each(ctx, doubles)
+	run.tend(ctx, nil)
 	return run.finish()
 }
 
@@ -106,6 +99,18 @@ type run struct {
 
 func (a *Aggregator) start(batch []Delivery, clock Clock) *run {
 	return &run{Aggregator: a, folded: fold(batch), report: &Report{Records: len(batch)}, clock: clock}
+}
+
+// tend looks after buckets and shards, with the usage tasks beside the passes.
+func (r *run) tend(ctx context.Context, usage []task) {
+	// Raising siblings comes before anything else that can fail: until it is
+	// done, a sibling may still be restored at its old share.
+	r.each(ctx, r.doublings())
+	passes, doubles := r.bucketTasks()
+	r.each(ctx, append(usage, passes...))
+	// A pass is sized at the count that its image shows. Doubled before it or
+	// after it, a bucket would end up different.
+	r.each(ctx, doubles)
 }
 
 // reject reports what the fold rejected and dropped.

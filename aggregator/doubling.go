@@ -176,13 +176,13 @@ func unscheduled(s table.Sibling) bool { return s.Bucket != nil && s.Bucket.Brok
 // it was moved is gone from its donors.
 func (d doubling) create(ctx context.Context, r *run, f family, shard int, now int64) (table.CreationOutcome, error) {
 	zero := f[0].Bucket
-	fundings, err := quota.Fund(&zero.Bucket, f.buckets(), shard, d.to, now)
+	fundings, err := quota.Fund(&zero.Bucket, table.Buckets(f), shard, d.to, now)
 	if err != nil {
 		return 0, err
 	}
 	creation := table.Creation{
 		Bucket: table.NewShard(zero, shard, d.to, now, fundings),
-		Moves:  moves(fundings),
+		Moves:  quota.Moves(fundings),
 		Terms:  zero.Terms(),
 	}
 	outcome, err := r.Store.Create(ctx, creation)
@@ -195,20 +195,4 @@ func (d doubling) create(ctx context.Context, r *run, f family, shard int, now i
 		f[move.Donor].Bucket.Limit(move.Limit).Balance -= move.Amount
 	}
 	return outcome, nil
-}
-
-func (f family) buckets() []*quota.Bucket {
-	var buckets []*quota.Bucket
-	for _, sibling := range f {
-		if sibling.Bucket != nil {
-			buckets = append(buckets, &sibling.Bucket.Bucket)
-		}
-	}
-	return buckets
-}
-
-func moves(fundings []quota.Funding) []quota.Funding {
-	return slices.DeleteFunc(slices.Clone(fundings), func(f quota.Funding) bool {
-		return f.Source != quota.Move || f.Amount == 0
-	})
 }

@@ -99,20 +99,17 @@ func (r *Report) addUsage(usage table.Usage) {
 	r.Usage = append(r.Usage, usage)
 }
 
-// duplicate counts the parts that are not in fresh, each record once however
-// many windows it falls in.
-func (r *Report) duplicate(parts, fresh []write) {
+// duplicate counts a record that was counted before, once however many windows
+// it falls in.
+func (r *Report) duplicate(w write) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.seen == nil {
 		r.seen = map[int]bool{}
 	}
-	for _, w := range parts {
-		isFresh := slices.ContainsFunc(fresh, func(f write) bool { return f.index == w.index })
-		if !isFresh && !r.seen[w.index] {
-			r.seen[w.index] = true
-			r.Duplicates++
-		}
+	if !r.seen[w.index] {
+		r.seen[w.index] = true
+		r.Duplicates++
 	}
 }
 

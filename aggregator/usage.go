@@ -41,7 +41,7 @@ func (r *run) usageTasks() []task {
 			}
 			for _, window := range r.Windows {
 				start := window.Start(w.Time)
-				key := table.UsageKey{Group: b.key.Group, Window: string(window), Start: window.StartText(w.Time)}
+				key := table.UsageKey{Group: b.key.Group, Window: string(window), Start: window.Text(start)}
 				t := tallies[key]
 				if t == nil {
 					t = &tally{key: key, window: window, start: start}
@@ -71,10 +71,14 @@ func (t *tally) apply(ctx context.Context, r *run) error {
 			r.report.addUsage(usage)
 			return nil
 		}
-		fresh := slices.DeleteFunc(slices.Clone(parts), func(w write) bool {
-			return w.Mark <= result.Marks[w.New.Key.Shard]
-		})
-		r.report.duplicate(parts, fresh)
+		var fresh []write
+		for _, w := range parts {
+			if w.Mark <= result.Marks[w.New.Key.Shard] {
+				r.report.duplicate(w)
+				continue
+			}
+			fresh = append(fresh, w)
+		}
 		parts = fresh
 	}
 	return errContended

@@ -1,6 +1,9 @@
 package quota
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Source is where a new shard's balance of a limit comes from.
 type Source string
@@ -19,6 +22,13 @@ type Funding struct {
 	Amount int64 // millitokens
 	Donor  int   // shard index; meaningful for a move
 	Guard  Guard // what must still hold of the donor; meaningful for a move
+}
+
+// Moves are the fundings that take something off a donor.
+func Moves(fundings []Funding) []Funding {
+	return slices.DeleteFunc(slices.Clone(fundings), func(f Funding) bool {
+		return f.Source != Move || f.Amount == 0
+	})
 }
 
 // Guard is what the donor of a move must still look like when it is debited:

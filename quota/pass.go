@@ -47,8 +47,9 @@ type Demand map[string]int64
 
 // PlanPass decides whether a bucket needs a materialising pass at now, and
 // which. It returns nil where none is worth a write: some limit must be due a
-// restore, over its ceiling, or hold less than the demand. Whatever the reason, the pass materialises every limit on the item,
-// since it moves the time that all of them refill from.
+// restore, over its ceiling, or hold less than the demand. Whatever the reason,
+// the pass materialises every limit on the item, since it moves the time that
+// all of them refill from.
 //
 // A disabled bucket and one with an ended window that was never applied are
 // left alone. The error wraps ErrSchedule.

@@ -103,7 +103,7 @@ func DecodeBucket(item Item) (*Bucket, error) {
 	r := reader{item: item}
 	b := &Bucket{Key: key, Item: item, Bucket: quota.Bucket{
 		Shard:    key.Shard,
-		Count:    max(1, int(r.number(AttrShardCount, 1, maxCount))),
+		Count:    r.count(),
 		Refilled: r.natural(AttrRefilled, quota.MaxTime),
 		Valid:    r.optional(AttrValid, quota.MaxTime),
 		Disabled: r.flag(AttrDisabled),
@@ -128,7 +128,7 @@ func DecodeBucket(item Item) (*Bucket, error) {
 // The error wraps ErrItem.
 func (item Item) ShardCount() (int, error) {
 	r := reader{item: item}
-	count := max(1, int(r.number(AttrShardCount, 1, maxCount)))
+	count := r.count()
 	return count, r.err
 }
 
@@ -157,6 +157,8 @@ func (r *reader) fail(what, cause string) {
 		r.err = fmt.Errorf("%w: %s: %s", ErrItem, what, cause)
 	}
 }
+
+func (r *reader) count() int { return max(1, int(r.number(AttrShardCount, 1, maxCount))) }
 
 func (r *reader) limit(name string) (limit quota.Limit, broken error) {
 	at := func(field Field) string { return Attr(name, field) }

@@ -106,6 +106,17 @@ type Sibling struct {
 	Broken error   // why the item cannot be read; wraps ErrItem or ErrKey
 }
 
+// Buckets are the siblings that are there and could be read.
+func Buckets(siblings []Sibling) []*quota.Bucket {
+	var buckets []*quota.Bucket
+	for _, sibling := range siblings {
+		if sibling.Bucket != nil {
+			buckets = append(buckets, &sibling.Bucket.Bucket)
+		}
+	}
+	return buckets
+}
+
 // CreationOutcome is what became of a Create.
 type CreationOutcome int
 

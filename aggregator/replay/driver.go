@@ -68,9 +68,9 @@ func (d *driver) apply(ctx context.Context, x aggregator.Delivery) (driven aggre
 }
 
 func identify(record events.Record) (itemID, bool) {
-	var keys struct{ PK, SK struct{ S string } }
-	err := json.Unmarshal(record.Keys, &keys)
-	return itemID{keys.PK.S, keys.SK.S}, err == nil && keys.PK.S != ""
+	keys, err := table.ParseItem(record.Keys)
+	pk, sk := keys.Key()
+	return itemID{pk, sk}, err == nil && pk != ""
 }
 
 // put stores an item that is no bucket and no usage as it was recorded.
@@ -135,13 +135,7 @@ func (d *driver) create(ctx context.Context, c *events.Change) (*table.Bucket, e
 	if err != nil {
 		return nil, err
 	}
-	var siblings []*quota.Bucket
-	for _, sibling := range family {
-		if sibling.Bucket != nil {
-			siblings = append(siblings, &sibling.Bucket.Bucket)
-		}
-	}
-	fundings, err := quota.Fund(&c.New.Bucket, siblings, c.New.Key.Shard, count, now)
+	fundings, err := quota.Fund(&c.New.Bucket, table.Buckets(family), c.New.Key.Shard, count, now)
 	if err != nil {
 		return c.New, nil // its schedule cannot be evaluated: take it as recorded
 	}
@@ -161,10 +155,7 @@ func (d *driver) create(ctx context.Context, c *events.Change) (*table.Bucket, e
 
 // debit takes what was moved off its donors.
 func (d *driver) debit(ctx context.Context, group table.Group, fundings []quota.Funding) error {
-	for _, f := range fundings {
-		if f.Source != quota.Move || f.Amount == 0 {
-			continue
-		}
+	for _, f := range quota.Moves(fundings) {
 		donor, err := d.store.Read(ctx, group.At(f.Donor))
 		if err != nil {
 			return err

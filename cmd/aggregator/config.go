@@ -9,6 +9,7 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
+	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/events"
 )
 
@@ -25,9 +26,6 @@ type config struct {
 	windows []events.Window
 }
 
-// maxUsageDays bounds how long usage is kept; 0 keeps it for ever.
-const maxUsageDays = 36_500
-
 func loadConfig(environment map[string]string) (config, error) {
 	c, err := env.ParseAsWithOptions[config](env.Options{Environment: environment})
 	if err != nil {
@@ -37,8 +35,8 @@ func loadConfig(environment map[string]string) (config, error) {
 		return config{}, fmt.Errorf("configuration: SHARDQUOTA_WINDOWS: %w", err)
 	}
 	switch {
-	case c.UsageDays < 0 || c.UsageDays > maxUsageDays:
-		err = fmt.Errorf("configuration: SHARDQUOTA_USAGE_DAYS: %d is not within 0 and %d", c.UsageDays, maxUsageDays)
+	case c.UsageDays < 0 || c.UsageDays > aggregator.MaxUsageDays:
+		err = fmt.Errorf("configuration: SHARDQUOTA_USAGE_DAYS: %d is not within 0 and %d", c.UsageDays, aggregator.MaxUsageDays)
 	case c.Concurrency < 1 || c.Concurrency > 256:
 		err = fmt.Errorf("configuration: SHARDQUOTA_CONCURRENCY: %d is not within 1 and 256", c.Concurrency)
 	case c.Reserve < 0 || c.Reserve > 5*time.Minute:

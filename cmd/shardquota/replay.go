@@ -90,8 +90,8 @@ func (f *replayFlags) check() error {
 		return fmt.Errorf("--format: %q is neither text nor json", f.format)
 	case f.batchSize < 1 || f.batchSize > 10_000:
 		return fmt.Errorf("--batch-size: %d is not within 1 and 10000", f.batchSize)
-	case f.usageDays < 0 || f.usageDays > 36_500:
-		return fmt.Errorf("--usage-days: %d is not within 0 and 36500", f.usageDays)
+	case f.usageDays < 0 || f.usageDays > aggregator.MaxUsageDays:
+		return fmt.Errorf("--usage-days: %d is not within 0 and %d", f.usageDays, aggregator.MaxUsageDays)
 	case !inMemory && f.preload != "":
 		return errors.New("--preload puts items into a table in memory and does not go with --table")
 	case !inMemory && f.dump != "":
