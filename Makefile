@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .ONESHELL:
-.PHONY: help test lint build replay clean FORCE
+.PHONY: help test lint build replay synth diff deploy destroy clean FORCE
 
 # The recording that `make replay` runs the aggregator over.
 RECORDING ?= testdata/quota-walk.jsonl.gz
@@ -13,27 +13,43 @@ RECORDING ?= testdata/quota-walk.jsonl.gz
 REPRODUCIBLE := -trimpath -buildvcs=false -ldflags '-s -w'
 
 # infra is a module of its own.
-MODULES := . $(patsubst %/go.mod,%,$(wildcard infra/go.mod))
+MODULES := . infra
+
+# Choices for a deployment, such as ARGS='-c shardquota:projection=KEYS_ONLY'.
+ARGS ?=
+
+# Node 20 does for the CDK, though it says at length that it is old.
+export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
 
 help: ## List these targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
-# The tests need dynoxide, and can use the real client, unless the environment
-# names others.
-test: $(if $(SHARDQUOTA_DYNOXIDE),,node_modules/.package-lock.json) $(if $(SHARDQUOTA_PYTHON),,.venv/ready) ## Run all tests; installs what they need first
-	if [ -e .venv/ready ]; then export SHARDQUOTA_PYTHON="$${SHARDQUOTA_PYTHON:-$$PWD/.venv/bin/python}"; fi
+# The tests need dynoxide and the CDK. They can use the real client, and moto as
+# an AWS to deploy to, unless the environment names others.
+test: node_modules/.package-lock.json $(if $(SHARDQUOTA_PYTHON),,.venv/client) $(if $(SHARDQUOTA_MOTO),,.venv/moto) ## Run all tests; installs what they need first
+	if [ -e .venv/client/ready ]; then export SHARDQUOTA_PYTHON="$${SHARDQUOTA_PYTHON:-$$PWD/.venv/client/bin/python}"; fi
+	if [ -e .venv/moto/ready ]; then export SHARDQUOTA_MOTO="$${SHARDQUOTA_MOTO:-$$PWD/.venv/moto/bin/moto_server}"; fi
 	for module in $(MODULES); do (cd $$module && go test -race $(if $(CI),-count=1) ./...); done
 
 node_modules/.package-lock.json: package-lock.json
 	npm ci --no-audit --no-fund
 	mkdir -p $(@D) && touch $@
 
-.venv/ready: testdata/requirements.txt
-	@if python3 -m venv .venv && .venv/bin/pip install --quiet --disable-pip-version-check --timeout 10 --retries 1 -r $<; then \
-		touch $@; \
-	else \
-		echo "zae-limiter cannot be installed here: the tests with its client will be skipped"; \
+.venv/client: testdata/requirements.txt
+	$(call venv,$@,$<,the tests with zae-limiter's client)
+
+.venv/moto: infra/testdata/requirements.txt
+	$(call venv,$@,$<,the deployment to moto)
+
+# Python packages are a help where they can be had, and no need.
+define venv
+@rm -rf $(1)
+	if python3 -m venv $(1) && $(1)/bin/pip install --quiet --disable-pip-version-check --timeout 10 --retries 1 -r $(2); then
+		touch $(1)/ready
+	else
+		echo "$(2) cannot be installed here: $(3) will be skipped"
 	fi
+endef
 
 lint: ## Check the sources: gofmt, go vet, staticcheck, govulncheck
 	@unformatted=$$(find . \( -name node_modules -o -name .venv \) -prune -o -name '*.go' -print | xargs gofmt -l)
@@ -57,8 +73,20 @@ dist/aggregator-%/bootstrap: FORCE
 bin/shardquota: FORCE
 	CGO_ENABLED=0 go build $(REPRODUCIBLE) -o $@ ./cmd/shardquota
 
+synth: node_modules/.package-lock.json ## Make the CloudFormation template, in infra/cdk.out
+	cd infra && npx cdk synth --quiet $(ARGS)
+
+diff: node_modules/.package-lock.json ## Show what deploy would change
+	cd infra && npx cdk diff $(ARGS)
+
+deploy: node_modules/.package-lock.json ## Deploy to the AWS account at hand
+	cd infra && npx cdk deploy $(ARGS)
+
+destroy: node_modules/.package-lock.json ## Remove the stack; the table stays, unless it was made disposable
+	cd infra && npx cdk destroy $(ARGS)
+
 replay: bin/shardquota ## Run the aggregator over a recording: RECORDING=FILE
 	$< replay --batch-size 100 $(RECORDING)
 
 clean: ## Remove what these targets make
-	rm -rf bin dist node_modules .venv
+	rm -rf bin dist infra/cdk.out node_modules .venv

@@ -26,8 +26,11 @@ const (
 	AlreadyExists Reason = "already there"
 )
 
-var reasons = []Reason{
-	NoShardZero, Unreadable, BadCount, Overtaken, PinMoved, BadSchedule, Disabled, NoWindow, DonorChanged, AlreadyExists,
+// Reasons returns every reason of a decline.
+func Reasons() []Reason {
+	return []Reason{
+		NoShardZero, Unreadable, BadCount, Overtaken, PinMoved, BadSchedule, Disabled, NoWindow, DonorChanged, AlreadyExists,
+	}
 }
 
 // doubling is one raise of shard 0's count that the batch saw.

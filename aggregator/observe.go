@@ -104,7 +104,7 @@ func (r *Report) WriteMetrics(w io.Writer, tableName string, timing Timing) erro
 	for _, decline := range r.Declined {
 		byReason[decline.Reason]++
 	}
-	for _, reason := range reasons {
+	for _, reason := range Reasons() {
 		if byReason[reason] == 0 {
 			continue
 		}

@@ -1,0 +1,124 @@
+package infra_test
+
+import (
+	"bytes"
+	"debug/buildinfo"
+	"debug/elf"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/shardquota/shardquota/infra"
+)
+
+// The function is a static binary for the right processor, without what would
+// differ from one checkout to the next.
+func TestBuild(t *testing.T) {
+	for goarch, machine := range map[string]elf.Machine{"arm64": elf.EM_AARCH64, "amd64": elf.EM_X86_64} {
+		t.Run(goarch, func(t *testing.T) {
+			binary := buildFunction(t, goarch)
+			file, err := elf.NewFile(bytes.NewReader(binary))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if file.Machine != machine {
+				t.Errorf("made for %v", file.Machine)
+			}
+			if libraries, err := file.ImportedLibraries(); err != nil || len(libraries) != 0 {
+				t.Errorf("not static: %v, %v", libraries, err)
+			}
+			settings := buildSettings(t, binary)
+			for key, want := range map[string]string{"CGO_ENABLED": "0", "-trimpath": "true", "-tags": "lambda.norpc", "GOOS": "linux", "GOARCH": goarch} {
+				if settings[key] != want {
+					t.Errorf("built with %s=%s", key, settings[key])
+				}
+			}
+			for key := range settings {
+				if strings.HasPrefix(key, "vcs") {
+					t.Errorf("built with %s", key)
+				}
+			}
+		})
+	}
+}
+
+func buildSettings(t *testing.T, binary []byte) map[string]string {
+	t.Helper()
+	info, err := buildinfo.Read(bytes.NewReader(binary))
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	return settings
+}
+
+func buildFunction(t *testing.T, goarch string) []byte {
+	t.Helper()
+	dir, err := infra.Build(goarch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	binary, err := os.ReadFile(filepath.Join(dir, "bootstrap"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
+// Another checkout, elsewhere and under other Go settings, makes the same
+// bytes, as does `make build`.
+func TestBuildIsReproducible(t *testing.T) {
+	here := buildFunction(t, "arm64")
+	elsewhere := filepath.Join(t.TempDir(), "another checkout")
+	copySource(t, "..", elsewhere)
+	t.Setenv("GOFLAGS", "-ldflags=-X=main.unused=1")
+	t.Chdir(filepath.Join(elsewhere, "infra"))
+	if !bytes.Equal(here, buildFunction(t, "arm64")) {
+		t.Error("two checkouts make two functions")
+	}
+	t.Setenv("GOFLAGS", "")
+	if out, err := exec.Command("make", "-C", elsewhere, "dist/aggregator-arm64/bootstrap").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	made, err := os.ReadFile(filepath.Join(elsewhere, "dist", "aggregator-arm64", "bootstrap"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(here, made) {
+		t.Error("make build makes another function than the deployment")
+	}
+}
+
+// copySource copies what the function is built from.
+func copySource(t *testing.T, from, to string) {
+	t.Helper()
+	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(from, path)
+		switch name := entry.Name(); {
+		case entry.IsDir() && (name == "node_modules" || name == "dist" || name == "testdata" || name == "cdk.out" || rel != "." && strings.HasPrefix(name, ".")):
+			return filepath.SkipDir
+		case entry.IsDir():
+			return os.MkdirAll(filepath.Join(to, rel), 0o755)
+		case strings.HasSuffix(name, "_test.go"), !strings.HasSuffix(name, ".go") && !strings.HasPrefix(name, "go.") && name != "Makefile":
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, rel), text, 0o644)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
