@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .ONESHELL:
-.PHONY: help test lint build replay synth diff deploy destroy clean FORCE
+.PHONY: help test lint build replay synth bootstrap diff deploy destroy clean FORCE
 
 # The recording that `make replay` runs the aggregator over.
 RECORDING ?= testdata/quota-walk.jsonl.gz
@@ -22,7 +22,7 @@ ARGS ?=
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
 
 help: ## List these targets
-	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 17
 
 # The tests need dynoxide and the CDK. They can use the real client, and moto as
 # an AWS to deploy to, unless the environment names others.
@@ -75,6 +75,9 @@ bin/shardquota: FORCE
 
 synth: node_modules/.package-lock.json ## Make the CloudFormation template, in infra/cdk.out
 	cd infra && npx cdk synth --quiet $(ARGS)
+
+bootstrap: node_modules/.package-lock.json ## Prepare an AWS account and region for the CDK, once
+	cd infra && npx cdk bootstrap $(ARGS)
 
 diff: node_modules/.package-lock.json ## Show what deploy would change
 	cd infra && npx cdk diff $(ARGS)

@@ -2,6 +2,9 @@ module github.com/shardquota/shardquota
 
 go 1.26.0
 
+// npm's packages hold Go files of their own.
+ignore ./node_modules
+
 require (
 	github.com/aws/aws-lambda-go v1.55.1
 	github.com/aws/aws-sdk-go-v2 v1.48.0

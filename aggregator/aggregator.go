@@ -34,8 +34,7 @@ type Aggregator struct {
 	Concurrency int             // store operations at once; 0 means DefaultConcurrency
 }
 
-// Process applies a batch at now, epoch ms. The records of one bucket must be
-// in the order of their writes.
+// Process applies a batch at now, epoch ms.
 //
 // It never fails as a whole: what could not be done, because the store failed
 // or ctx ended, is in the report's Failures, and the batch is to be delivered

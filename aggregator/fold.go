@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/shardquota/shardquota/events"
 	"github.com/shardquota/shardquota/quota"
@@ -13,11 +14,14 @@ type write struct {
 	*events.Change
 	index    int
 	consumed map[string]int64
+	counts   table.Run // how a usage item notes that the write is counted; only where it consumed
 }
 
-// bucket is all writes of a batch to one bucket, in order.
+// bucket is all writes of a batch to one bucket, in the order in which they were
+// made.
 type bucket struct {
 	key    table.Key
+	first  int // place in the batch of the first record
 	writes []write
 }
 
@@ -44,29 +48,49 @@ func fold(batch []Delivery) folded {
 		}
 		b := byKey[d.Change.New.Key]
 		if b == nil {
-			b = &bucket{key: d.Change.New.Key}
+			b = &bucket{key: d.Change.New.Key, first: i}
 			byKey[b.key] = b
 			f.buckets = append(f.buckets, b)
 		}
-		if len(b.writes) > 0 && d.Change.Mark <= b.last().Mark {
-			f.duplicates++
-			continue
-		}
-		b.writes = append(b.writes, write{d.Change, i, f.countable(d.Change.Consumed(), i, d.Record)})
+		b.writes = append(b.writes, write{Change: d.Change, index: i})
+	}
+	for _, b := range f.buckets {
+		f.order(b)
 	}
 	return f
+}
+
+// order puts a bucket's writes in the order in which they were made, which is
+// that of the batch unless several were put together, and drops what is there
+// twice.
+func (f *folded) order(b *bucket) {
+	all := len(b.writes)
+	slices.SortStableFunc(b.writes, func(a, b write) int { return strings.Compare(a.Mark, b.Mark) })
+	b.writes = slices.CompactFunc(b.writes, func(a, b write) bool { return a.Mark == b.Mark })
+	f.duplicates += all - len(b.writes)
+	for i := range b.writes {
+		w := &b.writes[i]
+		if w.consumed = f.countable(*w); len(w.consumed) > 0 {
+			w.counts = table.Run{
+				First: table.Edge{Mark: w.Mark, Total: table.Totals(w.Old)},
+				Last:  table.Edge{Mark: w.Mark, Total: table.Totals(w.New)},
+			}
+		}
+	}
 }
 
 func (f *folded) reject(index int, record events.Record, err error) {
 	f.rejected = append(f.rejected, Rejection{index, record.Position, record.Sequence, err})
 }
 
-// countable drops what no usage item can have a counter for.
-func (f *folded) countable(consumed map[string]int64, index int, record events.Record) map[string]int64 {
+// countable is what a write consumed of limits that a usage item can have a
+// counter for.
+func (f *folded) countable(w write) map[string]int64 {
+	consumed := w.Consumed()
 	for limit := range consumed {
 		if !table.CanCount(limit) {
 			delete(consumed, limit)
-			f.reject(index, record, errCounterName)
+			f.reject(w.index, w.Record, errCounterName)
 		}
 	}
 	return consumed
@@ -93,7 +117,7 @@ func (b *bucket) demand() quota.Demand {
 }
 
 // doubled returns what the batch saw of shard 0's count going up: from the
-// first to the last such write, and the place of the first.
+// first to the last such write, and the first place in the batch of one.
 func (b *bucket) doubled() (d doubling, index int, ok bool) {
 	if b.key.Shard != 0 {
 		return doubling{}, 0, false
@@ -107,6 +131,7 @@ func (b *bucket) doubled() (d doubling, index int, ok bool) {
 			legacy := quota.Freezes(&w.Old.Bucket, w.Time)
 			d, index, ok = doubling{group: b.key.Group, from: from, legacy: legacy}, w.index, true
 		}
+		index = min(index, w.index)
 		d.to, d.written = max(d.to, to), w.Time
 	}
 	return d, index, ok

@@ -16,9 +16,9 @@ func (r *run) bucketTasks() (passes, doubles []task) {
 			r.report.reject(last.index, last.Record, fmt.Errorf("bucket left alone, usage counted: %w", err))
 			continue
 		}
-		passes = append(passes, task{StepPass, b.writes[0].index, b.topUp})
+		passes = append(passes, task{StepPass, b.first, b.topUp})
 		if b.pressed() {
-			doubles = append(doubles, task{StepDouble, b.writes[0].index, b.double})
+			doubles = append(doubles, task{StepDouble, b.first, b.double})
 		}
 	}
 	return passes, doubles

@@ -26,14 +26,25 @@ type tally struct {
 	key    table.UsageKey
 	window events.Window
 	start  time.Time
-	parts  []write // in batch order
+	first  int     // place in the batch of the first of parts
+	parts  []write // bucket by bucket, each in the order of the writes
 }
 
 // usageTasks makes one task for every usage item that the batch adds to: all
 // shards of a group share it.
 func (r *run) usageTasks() []task {
-	tallies := map[table.UsageKey]*tally{}
 	var tasks []task
+	for _, t := range r.tallies() {
+		tasks = append(tasks, task{StepUsage, t.first, t.apply})
+	}
+	return tasks
+}
+
+// tallies gathers the batch's consumption by usage item, in the order in which
+// they first appear.
+func (r *run) tallies() []*tally {
+	byKey := map[table.UsageKey]*tally{}
+	var tallies []*tally
 	for _, b := range r.buckets {
 		for _, w := range b.writes {
 			if len(w.consumed) == 0 {
@@ -42,27 +53,26 @@ func (r *run) usageTasks() []task {
 			for _, window := range r.Windows {
 				start := window.Start(w.Time)
 				key := table.UsageKey{Group: b.key.Group, Window: string(window), Start: window.Text(start)}
-				t := tallies[key]
+				t := byKey[key]
 				if t == nil {
-					t = &tally{key: key, window: window, start: start}
-					tallies[key] = t
-					tasks = append(tasks, task{StepUsage, w.index, t.apply})
+					t = &tally{key: key, window: window, start: start, first: w.index}
+					byKey[key] = t
+					tallies = append(tallies, t)
 				}
+				t.first = min(t.first, w.index)
 				t.parts = append(t.parts, w)
 			}
 		}
 	}
-	return tasks
+	return tallies
 }
 
-// apply counts the tally's records that are not counted yet.
+// apply counts the tally's records that are not counted yet. It first tries
+// without knowing what is, which holds where they follow what was counted last.
 func (t *tally) apply(ctx context.Context, r *run) error {
-	parts := t.parts
+	parts, found := t.parts, map[int]table.Counted(nil)
 	for range usageAttempts {
-		if len(parts) == 0 {
-			return nil
-		}
-		usage := t.usage(parts, r.Retention)
+		usage := t.usage(parts, found, r.Retention)
 		result, err := r.Store.AddUsage(ctx, usage)
 		if err != nil {
 			return err
@@ -71,40 +81,43 @@ func (t *tally) apply(ctx context.Context, r *run) error {
 			r.report.addUsage(usage)
 			return nil
 		}
-		var fresh []write
-		for _, w := range parts {
-			if w.Mark <= result.Marks[w.New.Key.Shard] {
-				r.report.duplicate(w)
-				continue
-			}
-			fresh = append(fresh, w)
+		found = result.Counted
+		if parts = r.uncounted(parts, found); len(parts) == 0 {
+			return nil
 		}
-		parts = fresh
 	}
 	return errContended
 }
 
-// usage sums parts into one update.
-func (t *tally) usage(parts []write, retention time.Duration) table.Usage {
+// uncounted returns the parts that are not counted yet, and reports the others.
+func (r *run) uncounted(parts []write, found map[int]table.Counted) []write {
+	var fresh []write
+	for _, w := range parts {
+		if found[w.New.Key.Shard].Has(w.Mark) {
+			r.report.duplicate(w)
+			continue
+		}
+		fresh = append(fresh, w)
+	}
+	return fresh
+}
+
+// usage sums parts into one update of an item that has counted what was found.
+func (t *tally) usage(parts []write, found map[int]table.Counted, retention time.Duration) table.Usage {
 	usage := table.Usage{Key: t.key, Counters: map[string]int64{}, Events: int64(len(parts))}
 	if retention > 0 {
 		usage.Expires = t.window.End(t.start).Add(retention).Unix()
 	}
-	sources := map[int]table.Source{}
+	records := map[int][]table.Run{}
 	for _, w := range parts {
 		for limit, amount := range w.consumed {
 			usage.Counters[limit] += amount
 		}
-		shard := w.New.Key.Shard
-		source, seen := sources[shard]
-		if !seen {
-			source = table.Source{Shard: shard, First: w.Mark}
-		}
-		source.Last = w.Mark
-		sources[shard] = source
+		records[w.New.Key.Shard] = append(records[w.New.Key.Shard], w.counts)
 	}
-	for _, shard := range slices.Sorted(maps.Keys(sources)) {
-		usage.Sources = append(usage.Sources, sources[shard])
+	for _, shard := range slices.Sorted(maps.Keys(records)) {
+		next := found[shard].With(records[shard]...)
+		usage.Sources = append(usage.Sources, table.Source{Shard: shard, Found: found[shard], Next: next})
 	}
 	return usage
 }

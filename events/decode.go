@@ -60,9 +60,10 @@ func Decode(record Record) (*Change, error) {
 }
 
 // bucketKeys returns a record's keys if they are a bucket's, otherwise nil. Most
-// other kinds are told by their keys not holding the word.
+// other kinds are told by their keys not holding the word, nor an escape that it
+// could be written with.
 func bucketKeys(keys json.RawMessage) (table.Item, error) {
-	if len(keys) > 0 && !bytes.Contains(keys, []byte(table.StateSK)) {
+	if len(keys) > 0 && !bytes.Contains(keys, []byte(table.StateSK)) && bytes.IndexByte(keys, '\\') < 0 {
 		return nil, nil
 	}
 	item, err := table.ParseItem(keys)

@@ -116,13 +116,16 @@ func (r *Reader) skip(see func(value []byte)) error {
 	return nil
 }
 
-// batchInfo takes over which stream a failed batch is of. What is wrong with it is of no concern here.
+// batchInfo takes over which stream a failed batch is of. What is wrong with it is of no concern here: its records are
+// then of no stream.
 func (r *Reader) batchInfo(value []byte) {
 	var info struct {
 		StreamARN string `json:"streamArn"`
 	}
 	_ = json.Unmarshal(value, &info)
-	r.table, r.stream = splitARN(info.StreamARN)
+	if r.table, r.stream = splitARN(info.StreamARN); !isLabel(r.stream) {
+		r.stream = ""
+	}
 	r.notice = true
 }
 

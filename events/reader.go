@@ -11,6 +11,7 @@ import (
 
 // What a Reader takes before it gives up, in bytes. A record that DynamoDB can deliver stays below: it is two images of
 // at most 400 KB, though JSON can make ten times that of them. So does a payload, which is the 6 MB that Lambda takes.
+// White space is bounded like a payload: a few KB of gzip can hold any amount of it.
 const (
 	maxRecord  = 16 << 20
 	maxPayload = 64 << 20
@@ -122,7 +123,7 @@ func (r *Reader) step() (rec Record, ok bool, err error) {
 // open looks at the first bytes: they tell gzip from text.
 func (r *Reader) open() error {
 	input := bufio.NewReaderSize(r.input, 16<<10)
-	r.src, r.input = newSource(input, r.large), nil
+	r.src, r.input = newSource(input, r.large, r.huge), nil
 	if magic, _ := input.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		unzip, err := gzip.NewReader(input)
 		if err != nil {

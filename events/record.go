@@ -109,6 +109,22 @@ func isDigits(s string) bool {
 	return s != ""
 }
 
+// maxLabel bounds a stream's label, which is the time at which the stream was made.
+const maxLabel = 64
+
+var errLabel = errors.New("the label of its stream is malformed")
+
+// isLabel tells whether s can be a stream's label, or is empty. Usage items list marks, divided by commas and spaces: a label
+// that held one of those would not be read back, and its records be counted again.
+func isLabel(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] >= 0x7f || s[i] == ',' {
+			return false
+		}
+	}
+	return len(s) <= maxLabel
+}
+
 // PadSequence brings a sequence number to SequenceWidth digits, so that two of them compare as strings the way they
 // compare as numbers. Anything but 1 to SequenceWidth decimal digits is an error.
 func PadSequence(s string) (string, error) {
@@ -120,8 +136,12 @@ func PadSequence(s string) (string, error) {
 
 // Mark is a place in a stream, for a usage record to remember: "label/padded sequence number". Marks compare as strings:
 // within a stream by sequence number, and a later stream of the table (labels are the times of their creation) after an
-// earlier one. The label may be empty, and sorts first. The error is PadSequence's; a Record without Err causes none.
+// earlier one. The label may be empty, and sorts first. The error is PadSequence's, or for a label that is none; a Record
+// without Err causes neither.
 func Mark(stream, sequence string) (string, error) {
+	if !isLabel(stream) {
+		return "", errLabel
+	}
 	padded, err := PadSequence(sequence)
 	if err != nil {
 		return "", err

@@ -18,6 +18,7 @@ type source struct {
 	keep  int   // first byte of buf that is still needed, at most pos; -1 for none
 	base  int64 // offset of buf[0] in the text
 	limit int   // how many bytes may be kept
+	blank int   // how many bytes of white space may follow one another
 	err   error // what reading ended with; sticky
 
 	counted int // lines are counted up to here in buf
@@ -26,13 +27,13 @@ type source struct {
 	deepest int // nesting of the values framed since hold
 }
 
-func newSource(r io.Reader, limit int) *source {
-	return &source{r: r, buf: make([]byte, 0, 32<<10), keep: -1, limit: limit, line: 1}
+func newSource(r io.Reader, limit, blank int) *source {
+	return &source{r: r, buf: make([]byte, 0, 32<<10), keep: -1, limit: limit, blank: blank, line: 1}
 }
 
 // inMemory is a source over text that is held anyway; it never copies or bounds it.
 func inMemory(text []byte) *source {
-	return &source{buf: text, keep: -1, limit: math.MaxInt, line: 1, err: io.EOF}
+	return &source{buf: text, keep: -1, limit: math.MaxInt, blank: math.MaxInt, line: 1, err: io.EOF}
 }
 
 // more reads further bytes, at least one. Everything before keep, or without one before pos, is forgotten. The error is
@@ -118,14 +119,19 @@ func (s *source) peek() (byte, error) {
 
 // space skips white space, and is the byte that follows it.
 func (s *source) space() (byte, error) {
-	for {
+	for start := s.offset(); ; s.pos++ {
 		c, err := s.peek()
 		if err != nil || !isSpace(c) {
 			return c, err
 		}
-		s.pos++
+		if s.offset()-start >= int64(s.blank) {
+			return 0, fmt.Errorf("more than %d bytes of white space", s.blank)
+		}
 	}
 }
+
+// offset is where pos is in the text.
+func (s *source) offset() int64 { return s.base + int64(s.pos) }
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }
 

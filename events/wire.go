@@ -65,7 +65,7 @@ func (w *wire) record(rec *Record, object []byte) {
 		case `"eventName"`:
 			rec.EventName, name = w.eventName(value), true
 		case `"eventSourceARN"`:
-			rec.Table, rec.Stream = splitARN(w.text("eventSourceARN", value))
+			rec.Table, rec.Stream = w.source(value)
 		case `"userIdentity"`:
 			w.identity(rec, value)
 		case `"dynamodb"`:
@@ -142,6 +142,15 @@ func (w *wire) text(name string, value []byte) string {
 	var text string
 	_ = json.Unmarshal(value, &text) // a valid string
 	return text
+}
+
+func (w *wire) source(value []byte) (table, stream string) {
+	table, stream = splitARN(w.text("eventSourceARN", value))
+	if !isLabel(stream) {
+		w.reject("eventSourceARN: %v", errLabel)
+		return table, ""
+	}
+	return table, stream
 }
 
 func (w *wire) eventName(value []byte) string {

@@ -21,7 +21,7 @@ func TestFunction(t *testing.T) {
 		"Runtime":                      "provided.al2023",
 		"Architectures":                []string{"arm64"},
 		"Handler":                      "bootstrap",
-		"MemorySize":                   256,
+		"MemorySize":                   512,
 		"Timeout":                      60,
 		"ReservedConcurrentExecutions": nil,
 		"TracingConfig":                nil,
@@ -45,7 +45,7 @@ func TestFunctionAsChosen(t *testing.T) {
 	d := synth(t, func(stack awscdk.Stack, p *infra.Props) {
 		secret := "arn:aws:secretsmanager:eu-west-1:111122223333:secret:hash-AbCdEf"
 		p.Function = infra.FunctionProps{
-			Code: p.Function.Code, X86: true, MemoryMB: 512, TimeoutSeconds: 120, ReservedConcurrency: 7, Tracing: true,
+			Code: p.Function.Code, X86: true, MemoryMB: 1024, TimeoutSeconds: 120, ReservedConcurrency: 7, Tracing: true,
 			LogRetention: awslogs.RetentionDays_ONE_WEEK, LogLevel: "DEBUG", Windows: []string{"monthly"}, UsageDays: -1, Concurrency: 32,
 			HashKey: awssecretsmanager.Secret_FromSecretCompleteArn(stack, jsii.String("Secret"), &secret),
 		}
@@ -54,7 +54,7 @@ func TestFunctionAsChosen(t *testing.T) {
 	_, function := d.one(t, "AWS::Lambda::Function")
 	function.has(t, map[string]any{
 		"Architectures":                []string{"x86_64"},
-		"MemorySize":                   512,
+		"MemorySize":                   1024,
 		"Timeout":                      120,
 		"ReservedConcurrentExecutions": 7,
 		"TracingConfig":                map[string]any{"Mode": "Active"},
@@ -86,7 +86,7 @@ func TestMapping(t *testing.T) {
 		"StartingPosition":               "TRIM_HORIZON",
 		"FilterCriteria":                 map[string]any{"Filters": []any{map[string]any{"Pattern": infra.FilterPattern()}}},
 		"BatchSize":                      1000,
-		"MaximumBatchingWindowInSeconds": 1,
+		"MaximumBatchingWindowInSeconds": 5,
 		"ParallelizationFactor":          1,
 		"FunctionResponseTypes":          []string{"ReportBatchItemFailures"},
 		"BisectBatchOnFunctionError":     true,

@@ -93,7 +93,7 @@ type FunctionProps struct {
 	Code awslambda.Code
 	// X86 runs it on x86-64; arm64 does the same work for less.
 	X86 bool
-	// MemoryMB is the memory, and with it the share of a processor; 256 if 0.
+	// MemoryMB is the memory, and with it the share of a processor; 512 if 0.
 	MemoryMB int
 	// TimeoutSeconds is how long a batch may take; 60 if 0. The function hands
 	// the rest of a batch back 2 s before.
@@ -125,8 +125,9 @@ type MappingProps struct {
 	Paused bool
 	// BatchSize is the most records at once, up to 10,000; 1,000 if 0.
 	BatchSize int
-	// WindowSeconds is how long the mapping gathers a batch, up to 300; 1 if 0,
-	// and not at all if below 0. Usage is written once for each batch.
+	// WindowSeconds is how long the mapping gathers a batch, up to 300; 5 if 0,
+	// and not at all if below 0. Usage is written once for each batch, so that
+	// waiting saves writes. A hot bucket fills a batch sooner.
 	WindowSeconds int
 	// Parallel is how many batches of one stream shard are worked on at once,
 	// up to 10; 1 if 0. The records of one bucket stay in order.
@@ -146,7 +147,7 @@ func (p Props) withDefaults() Props {
 	set(&p.NamespaceTag, DefaultNamespaceTag)
 	set(&p.Table.Projection, All)
 	set(&p.Table.Encryption, AWSOwned)
-	set(&p.Function.MemoryMB, 256)
+	set(&p.Function.MemoryMB, 512)
 	set(&p.Function.TimeoutSeconds, 60)
 	set(&p.Function.LogRetention, awslogs.RetentionDays_ONE_MONTH)
 	set(&p.Function.LogLevel, "INFO")
@@ -156,7 +157,7 @@ func (p Props) withDefaults() Props {
 		p.Function.Windows = []string{"hourly", "daily"}
 	}
 	set(&p.Mapping.BatchSize, 1000)
-	set(&p.Mapping.WindowSeconds, 1)
+	set(&p.Mapping.WindowSeconds, 5)
 	set(&p.Mapping.Parallel, 1)
 	set(&p.Mapping.Retries, 100)
 	set(&p.Mapping.MaxAgeHours, 12)

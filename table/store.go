@@ -23,12 +23,15 @@ type Store interface {
 	// every write that was acknowledged before the call.
 	Read(ctx context.Context, key Key) (*Bucket, error)
 
-	// AddUsage MUST add the counters and the events, and set each source's
-	// mark to its Last, in one atomic write, if and only if every source's
-	// stored mark is absent or less than its First (as strings). Otherwise it
-	// MUST change nothing and return the stored marks. It sets an expiry only
-	// where there is none. A write that had landed is recognised by its marks
-	// on the next call.
+	// AddUsage MUST add the counters and the events, and set what each source has
+	// counted to its Next, in one atomic write, if and only if every source has
+	// counted exactly what was Found. Where that is nothing and the source
+	// Follows an edge, it MUST also write if what it has counted is stored with
+	// its runs, ends before the edge (marks as strings) and meets it, and then
+	// lengthen the last run instead. Otherwise it MUST change nothing and return
+	// what is counted; the error wraps ErrItem where that cannot be read. It sets
+	// an expiry only where there is none. A write that had landed is recognised
+	// by what is counted on the next call.
 	AddUsage(ctx context.Context, usage Usage) (UsageResult, error)
 
 	// Pass MUST write the pass in one atomic update, balances as additions, if
@@ -76,7 +79,7 @@ type Store interface {
 // UsageResult is what became of an AddUsage.
 type UsageResult struct {
 	Applied bool
-	Marks   map[int]string // the stored marks by shard, where it was not applied
+	Counted map[int]Counted // what is counted by shard, where it was not applied
 }
 
 // Holds reports whether a pass is to find a limit's balance and consumption

@@ -11,12 +11,11 @@ import (
 
 // Attributes of a usage item besides its counters, which are one number for
 // each limit name. Readers take every other number on the item for a counter,
-// so the delivery marks are strings.
+// so what is kept of deliveries is strings.
 const (
 	AttrWindow      = "window"
 	AttrWindowStart = "window_start"
 	AttrTotalEvents = "total_events"
-	markPrefix      = "mark#" // no limit name holds a #
 )
 
 // UsageSK is what the sort key of every usage item begins with.
@@ -45,28 +44,23 @@ type Usage struct {
 	Expires  int64            // epoch seconds; 0 never
 }
 
-// Source is one bucket's part in a Usage: the marks (events.Mark) of the first
-// and the last of its records that are counted in it.
+// Source is one bucket's part in a Usage: which of its records the item is
+// expected to have counted, and which it has with these.
 type Source struct {
-	Shard       int
-	First, Last string
+	Shard int
+	Found Counted // as read; none where nothing was read, or nothing is there
+	Next  Counted // Found with the records of this usage
 }
 
-// MarkAttr is the attribute of a usage item that holds how far the records of
-// one shard are counted.
-func MarkAttr(shard int) string { return markPrefix + strconv.Itoa(shard) }
-
-// Marks returns the delivery marks on a usage item by shard.
-func (item Item) Marks() map[int]string {
-	marks := map[int]string{}
-	for name := range item {
-		if text, ok := strings.CutPrefix(name, markPrefix); ok {
-			if shard, err := strconv.Atoi(text); err == nil {
-				marks[shard] = item.text(name)
-			}
-		}
+// Follows returns the edge at which this usage's records begin, if they are one
+// run of which it is not known yet where the item's last one ends. Where that
+// is before the edge and meets it, they can be added without reading what is
+// there.
+func (s Source) Follows() (first Edge, ok bool) {
+	if len(s.Found) > 0 || len(s.Next) != 1 || s.Next[0].First.Total == "" {
+		return Edge{}, false
 	}
-	return marks
+	return s.Next[0].First, true
 }
 
 // reservedUsage are the attributes of a usage item that no counter may be

@@ -36,7 +36,7 @@ func TestUsageKey(t *testing.T) {
 func TestParseUsage(t *testing.T) {
 	item := table.Item{
 		"PK": table.S(hour.PK()), "SK": table.S(hour.SK()), "ttl": table.N("1"), "total_events": table.N("3"),
-		"tokens.in": table.N("1.5"), "rpm": table.N("-2"), "mark#3": table.S("0007"), "note": table.S("x"),
+		"tokens.in": table.N("1.5"), "rpm": table.N("-2"), "mark#3": table.S("0007 t"), "runs#3": table.S("0005 s"), "note": table.S("x"),
 	}
 	for _, label := range hour.Labels() {
 		item[label[0]] = table.S(label[1])
@@ -58,7 +58,7 @@ func TestParseUsage(t *testing.T) {
 
 // Nothing that this package writes on a usage item may be taken for a counter.
 func TestNoLabelCanCount(t *testing.T) {
-	names := []string{"PK", "SK", "ttl", "total_events", table.MarkAttr(0), table.MarkAttr(31), ""}
+	names := []string{"PK", "SK", "ttl", "total_events", table.MarkAttr(0), table.MarkAttr(31), table.RunsAttr(0), ""}
 	for _, label := range hour.Labels() {
 		names = append(names, label[0])
 	}

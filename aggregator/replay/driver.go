@@ -28,7 +28,9 @@ type driver struct {
 type itemID struct{ PK, SK string }
 
 // newDriver drives a table that may hold items already. How far the records of
-// a bucket were applied to it is told by the delivery marks of its usage.
+// a bucket were applied to it is told by the last one that its usage has
+// counted. Usage may have missed some before that; the bucket has not, so that
+// they are counted and not applied.
 func newDriver(store *memory.Store) *driver {
 	d := &driver{store: store, applied: map[itemID]string{}}
 	for _, item := range store.Items() {

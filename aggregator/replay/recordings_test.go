@@ -158,6 +158,40 @@ func TestCutAndRedriven(t *testing.T) {
 	})
 }
 
+// Over the dump of a table whose usage misses a batch that Lambda gave up on,
+// that batch is counted, and is not applied to the buckets once more.
+func TestDiscardedBatchOverADump(t *testing.T) {
+	eachRecording(t, func(t *testing.T, records []events.Record) {
+		from, to := len(records)/3, len(records)/2
+		_, want := setting{batch: 100}.run(t, records)
+		preload := slices.DeleteFunc(slices.Clone(want), isUsage)
+		preload = append(preload, counted(t, slices.Concat(records[:from], records[to:]))...)
+		report, got := setting{batch: 100, preload: preload}.run(t, records[from:to])
+		others := func(item table.Item) bool { _, sk := item.Key(); return sk != table.StateSK && !isUsage(item) }
+		sameTable(t, "with the batch", slices.DeleteFunc(got, others), slices.DeleteFunc(want, others))
+		if report.Duplicates > 0 || len(report.Usage) == 0 {
+			t.Errorf("%d duplicates, usage %v", report.Duplicates, report.Usage)
+		}
+	})
+}
+
+func isUsage(item table.Item) bool {
+	_, sk := item.Key()
+	return strings.HasPrefix(sk, table.UsageSK)
+}
+
+// counted is the usage of records.
+func counted(t *testing.T, records []events.Record) []table.Item {
+	t.Helper()
+	store := memory.New()
+	r := Again(store, nil)
+	r.Aggregator.Windows = []events.Window{events.Hourly, events.Daily, events.Monthly}
+	if _, err := r.Run(t.Context(), &list{records}); err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(store.Items(), func(item table.Item) bool { return !isUsage(item) })
+}
+
 // The recordings were made without an aggregator, so that where the one under
 // test finds nothing to do, the replayed table is the recorded one.
 func TestReplayedTableIsTheRecordedOne(t *testing.T) {

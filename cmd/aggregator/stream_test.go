@@ -353,8 +353,11 @@ func checkUsage(t testing.TB, s snapshot, records []record) {
 			t.Errorf("usage item %s:\n got %v\nwant %v", key, numbers, expected)
 		}
 		for mark, value := range sum.marks {
-			if text(i, mark) != value {
-				t.Errorf("usage item %s: %s is %q, want %q", key, mark, text(i, mark), value)
+			if got, _, _ := strings.Cut(text(i, mark), " "); got != value {
+				t.Errorf("usage item %s: %s is %q, want %q", key, mark, got, value)
+			}
+			if runs := "runs#" + strings.TrimPrefix(mark, "mark#"); text(i, runs) == "" || strings.Contains(text(i, runs), ",") {
+				t.Errorf("usage item %s: %s is %q, which is not one run", key, runs, text(i, runs))
 			}
 		}
 	}

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -87,13 +89,110 @@ func recordedTable(t *testing.T) (*dynamodb.Client, string) {
 	return client, name
 }
 
+// A batch that Lambda gave up on, part of which was counted before, is driven
+// again after later ones: usage is complete, and a second time adds nothing.
+// Files may be given in any order.
+func TestRedriveDiscardedBatch(t *testing.T) {
+	records := recordedLines(t)
+	early, discarded, late := lambdaEvent(t, records[:150]), failureObject(t, records[150:300]), lambdaEvent(t, records[300:])
+	counted := lambdaEvent(t, records[180:200])
+
+	client, name := recordedTable(t)
+	redriveFiles(t, name, recordedSession)
+	want := usageItems(scan(t, client, name))
+
+	client, name = recordedTable(t)
+	redriveFiles(t, name, early)
+	redriveFiles(t, name, counted)
+	without := redriveFiles(t, name, late)
+	first := redriveFiles(t, name, discarded)
+	after := scan(t, client, name)
+	second := redriveFiles(t, name, discarded)
+	if without.Duplicates != 0 || first.Duplicates != 20 || first.Usage[1].Events != 129 || first.Usage[1].Counters["sess"] != "411" {
+		t.Errorf("driven again: %+v; want 129 writes and 411 of sess, and 20 that were counted", first)
+	}
+	if got := usageItems(after); !slices.Equal(got, want) {
+		t.Errorf("usage is\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if second.Duplicates != 149 || len(second.Usage) != 0 || !slices.Equal(scan(t, client, name), after) {
+		t.Errorf("driven again twice: %+v, or the table changed", second)
+	}
+
+	client, name = recordedTable(t)
+	redriveFiles(t, name, late, discarded, early)
+	if got := usageItems(scan(t, client, name)); !slices.Equal(got, want) {
+		t.Errorf("the last file first: usage is\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// recordedLines are the records of a recording as JSON.
+func recordedLines(t *testing.T) []json.RawMessage {
+	t.Helper()
+	file, err := os.Open(recordedSession)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	unzipped, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var records []json.RawMessage
+	for decoder := json.NewDecoder(unzipped); ; {
+		var record json.RawMessage
+		if err := decoder.Decode(&record); err == io.EOF {
+			return records
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, record)
+	}
+}
+
+// lambdaEvent is a file with records as Lambda hands them over.
+func lambdaEvent(t *testing.T, records []json.RawMessage) string {
+	return writeJSON(t, map[string]any{"Records": records})
+}
+
+// failureObject is a file with records as Lambda's on-failure destination
+// stores them.
+func failureObject(t *testing.T, records []json.RawMessage) string {
+	return writeJSON(t, map[string]any{
+		"requestContext":     map[string]any{"condition": "RetryAttemptsExhausted", "approximateInvokeCount": 4},
+		"DDBStreamBatchInfo": map[string]any{"batchSize": len(records)},
+		"payload":            map[string]any{"Records": records},
+	})
+}
+
+func writeJSON(t *testing.T, value any) string {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "records.json")
+	if err := os.WriteFile(name, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// usageItems are the lines of a scan that are usage.
+func usageItems(lines []string) []string {
+	return slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !strings.Contains(line, table.UsageSK) })
+}
+
 func redrive(t *testing.T, name string, flags ...string) report {
+	t.Helper()
+	return redriveFiles(t, name, append(flags, recordedSession)...)
+}
+
+func redriveFiles(t *testing.T, name string, args ...string) report {
 	t.Helper()
 	t.Setenv("AWS_ACCESS_KEY_ID", "any")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "any")
 	t.Setenv("AWS_REGION", dynoxide.Region)
-	args := append([]string{"--table", name, "--endpoint-url", dynoxide.Start(t), "--now", sessionsEnd, recordedSession}, flags...)
-	return replayJSON(t, args...)
+	return replayJSON(t, append([]string{"--table", name, "--endpoint-url", dynoxide.Start(t), "--now", sessionsEnd}, args...)...)
 }
 
 func replayJSON(t *testing.T, args ...string) report {

@@ -81,10 +81,10 @@ func Credentials() aws.CredentialsProvider {
 func Name() string { return "t-" + strings.ToLower(rand.Text()) }
 
 // NewTable creates a table of the layout and returns its name.
-func NewTable(t testing.TB, client *dynamodb.Client) string {
+func NewTable(t testing.TB, client *dynamodb.Client, options ...dynamo.TableOption) string {
 	t.Helper()
 	name := Name()
-	if _, err := client.CreateTable(t.Context(), dynamo.CreateTableInput(name)); err != nil {
+	if _, err := client.CreateTable(t.Context(), dynamo.CreateTableInput(name, options...)); err != nil {
 		t.Fatalf("create table: %v", err)
 	}
 	return name

@@ -78,10 +78,14 @@ func (e *expression) setNumber(attribute string, n int64) {
 	e.set(attribute, table.N(strconv.FormatInt(n, 10)))
 }
 
-// setNumberOnce sets an attribute that is not there yet.
-func (e *expression) setNumberOnce(attribute string, n int64) {
+// setOnce sets an attribute that is not there yet.
+func (e *expression) setOnce(attribute string, value types.AttributeValue) {
 	name := e.name(attribute)
-	e.sets = append(e.sets, name+" = if_not_exists("+name+", "+e.number(n)+")")
+	e.sets = append(e.sets, name+" = if_not_exists("+name+", "+e.value(value)+")")
+}
+
+func (e *expression) setNumberOnce(attribute string, n int64) {
+	e.setOnce(attribute, table.N(strconv.FormatInt(n, 10)))
 }
 
 // add adds to a number, counting from 0 where it is absent.
@@ -107,6 +111,14 @@ func (e *expression) absent(attribute string) string {
 
 func (e *expression) is(attribute string, n int64) string {
 	return e.name(attribute) + " = " + e.number(n)
+}
+
+// isText is is for text, where "" stands for an absent attribute.
+func (e *expression) isText(attribute, text string) string {
+	if text == "" {
+		return e.absent(attribute)
+	}
+	return e.name(attribute) + " = " + e.value(table.S(text))
 }
 
 func (e *expression) atMost(attribute string, n int64) string {

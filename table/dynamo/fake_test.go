@@ -144,12 +144,17 @@ type call struct {
 	do        func(context.Context, *dynamo.Store) (any, error)
 }
 
+// source is one run of shard 0's records.
+func source(first, last table.Edge) table.Source {
+	return table.Source{Shard: 0, Next: table.Counted{{First: first, Last: last}}}
+}
+
 func usage() table.Usage {
 	return table.Usage{
 		Key:      table.UsageKey{Group: group, Window: "hourly", Start: "2026-12-01T01:00:00Z"},
 		Counters: map[string]int64{"tokens.in": 1500, "calls-day": 2},
 		Events:   2,
-		Sources:  []table.Source{{Shard: 0, First: "10", Last: "12"}},
+		Sources:  []table.Source{source(table.Edge{Mark: "10", Total: "a"}, table.Edge{Mark: "12", Total: "b"})},
 		Expires:  1800000000,
 	}
 }

@@ -3,6 +3,7 @@ package dynamo
 import (
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/shardquota/shardquota/quota"
@@ -13,7 +14,10 @@ import (
 // condition. The local DynamoDB of the tests does not count them.
 const maxOperators = 300
 
-var operator = regexp.MustCompile(` AND | OR |<=|>=|=|<|>|attribute_`)
+var operator = regexp.MustCompile(` AND | OR |<=|>=|=|<|>|attribute_|contains|if_not_exists`)
+
+// maxExpression is how long an expression may be, in bytes.
+const maxExpression = 4096
 
 // The widest condition of a pass: many limits, the valid-until at 0, one quota
 // restored exactly, no consumption yet, every balance raised.
@@ -48,6 +52,31 @@ func TestPassStaysBelowTheOperatorLimit(t *testing.T) {
 		condition := *passExpression(b, pass).condition()
 		if n := len(operator.FindAllString(condition, -1)); n > maxOperators || n < limits {
 			t.Errorf("%d limits: %d operators in %s", limits, n, condition)
+		}
+	}
+}
+
+// The widest usage: every shard, and many limits.
+func TestUsageStaysBelowTheExpressionLimits(t *testing.T) {
+	mark := "2026-11-30T00:00:00.000/" + strings.Repeat("9", 40)
+	run := table.Run{First: table.Edge{Mark: mark, Total: "AAAAAAAAAAA"}, Last: table.Edge{Mark: mark, Total: "BBBBBBBBBBB"}}
+	for name, found := range map[string]table.Counted{"not read": nil, "read": {run}} {
+		usage := table.Usage{Events: 1, Expires: 1, Counters: map[string]int64{}}
+		for i := range 100 {
+			usage.Counters[fmt.Sprint("limit", i)] = 1
+		}
+		for shard := range quota.MaxShards {
+			usage.Sources = append(usage.Sources, table.Source{Shard: shard, Found: found, Next: table.Counted{run}})
+		}
+		e := usageExpression(usage)
+		condition, update := *e.condition(), *e.update()
+		operators := len(operator.FindAllString(condition, -1))
+		t.Logf("%s: condition of %d bytes and %d operators, update of %d bytes", name, len(condition), operators, len(update))
+		if operators > maxOperators || operators < 3*quota.MaxShards {
+			t.Errorf("%s: %d operators in %s", name, operators, condition)
+		}
+		if len(condition) > maxExpression || len(update) > maxExpression {
+			t.Errorf("%s: a condition of %d bytes, an update of %d", name, len(condition), len(update))
 		}
 	}
 }

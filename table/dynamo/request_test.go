@@ -21,7 +21,7 @@ import (
 )
 
 // grammar is everything that an expression may hold.
-var grammar = regexp.MustCompile(`^(SET|ADD|REMOVE|AND|OR|attribute_exists|attribute_not_exists|if_not_exists|#[0-9]+|:[0-9]+|[ ,()<>=]+)+$`)
+var grammar = regexp.MustCompile(`^(SET|ADD|REMOVE|AND|OR|attribute_exists|attribute_not_exists|if_not_exists|contains|#[0-9]+|:[0-9]+|[ ,()<>=]+)+$`)
 
 // recorder answers every request as if it had succeeded, and keeps the
 // expressions.
@@ -281,8 +281,14 @@ func TestConcurrency(t *testing.T) {
 
 // The layout's table as the service understood it.
 func TestCreateTableInput(t *testing.T) {
+	for projection, options := range map[string][]dynamo.TableOption{"ALL": nil, "KEYS_ONLY": {dynamo.GSI2KeysOnly}} {
+		t.Run(projection, func(t *testing.T) { testCreateTableInput(t, projection, options) })
+	}
+}
+
+func testCreateTableInput(t *testing.T, projection string, options []dynamo.TableOption) {
 	client := dynoxide.Client(t)
-	name := dynoxide.NewTable(t, client)
+	name := dynoxide.NewTable(t, client, options...)
 	output, err := client.DescribeTable(t.Context(), &dynamodb.DescribeTableInput{TableName: &name})
 	if err != nil {
 		t.Fatal(err)
@@ -296,7 +302,7 @@ func TestCreateTableInput(t *testing.T) {
 		}, " "))
 	}
 	slices.Sort(got)
-	want := []string{"GSI1 GSI1PK GSI1SK ALL", "GSI2 GSI2PK GSI2SK ALL", "GSI3 GSI3PK GSI3SK KEYS_ONLY", "GSI4 GSI4PK GSI4SK KEYS_ONLY"}
+	want := []string{"GSI1 GSI1PK GSI1SK ALL", "GSI2 GSI2PK GSI2SK " + projection, "GSI3 GSI3PK GSI3SK KEYS_ONLY", "GSI4 GSI4PK GSI4SK KEYS_ONLY"}
 	if !slices.Equal(got, want) {
 		t.Errorf("indexes: %q", got)
 	}

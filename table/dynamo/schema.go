@@ -10,10 +10,22 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
+// A TableOption changes the table that CreateTableInput asks for.
+type TableOption func(*dynamodb.CreateTableInput)
+
+// GSI2KeysOnly leaves everything but keys out of the index by resource. That
+// halves the write units of a bucket's update, which changes no key. But who
+// reads other attributes off the index finds none: to zae-limiter a resource
+// then has no capacity and no usage, and its provisioner cannot tell which
+// buckets are disabled. Another projection takes a new index.
+func GSI2KeysOnly(input *dynamodb.CreateTableInput) {
+	input.GlobalSecondaryIndexes[1].Projection = &types.Projection{ProjectionType: types.ProjectionTypeKeysOnly}
+}
+
 // CreateTableInput is the request that creates a table of the layout: its keys, its
 // four indexes and its stream, paid by request. Expiry by table.AttrTTL is
 // switched on by another request, once the table is active.
-func CreateTableInput(name string) *dynamodb.CreateTableInput {
+func CreateTableInput(name string, options ...TableOption) *dynamodb.CreateTableInput {
 	input := &dynamodb.CreateTableInput{
 		TableName:   &name,
 		BillingMode: types.BillingModePayPerRequest,
@@ -36,6 +48,9 @@ func CreateTableInput(name string) *dynamodb.CreateTableInput {
 			KeySchema:  keySchema(pk, sk),
 			Projection: &types.Projection{ProjectionType: projection},
 		})
+	}
+	for _, option := range options {
+		option(input)
 	}
 	return input
 }

@@ -22,7 +22,11 @@ func (s *Store) AddUsage(ctx context.Context, usage table.Usage) (table.UsageRes
 		return table.UsageResult{}, err
 	}
 	if refused {
-		return table.UsageResult{Marks: stored.Marks()}, nil
+		found, err := table.Item(stored).Counted()
+		if err != nil {
+			return table.UsageResult{}, fmt.Errorf("add usage: %w", err)
+		}
+		return table.UsageResult{Counted: found}, nil
 	}
 	return table.UsageResult{Applied: true}, nil
 }
@@ -33,9 +37,7 @@ func usageExpression(usage table.Usage) *expression {
 		e.set(label[0], table.S(label[1]))
 	}
 	for _, source := range usage.Sources {
-		mark := table.MarkAttr(source.Shard)
-		e.set(mark, table.S(source.Last))
-		e.require(either(e.absent(mark), e.name(mark)+" < "+e.value(table.S(source.First))))
+		e.count(source)
 	}
 	if usage.Expires != 0 {
 		e.setNumberOnce(table.AttrTTL, usage.Expires)
@@ -45,4 +47,40 @@ func usageExpression(usage table.Usage) *expression {
 		e.add(limit, table.Tokens(usage.Counters[limit]))
 	}
 	return e
+}
+
+// count stores what is counted of a source, if it has counted what it is
+// expected to have.
+func (e *expression) count(source table.Source) {
+	markAttr, runsAttr := table.MarkAttr(source.Shard), table.RunsAttr(source.Shard)
+	mark, runs := source.Next.Texts()
+	e.set(markAttr, table.S(mark))
+	if len(source.Found) > 0 {
+		foundMark, foundRuns := source.Found.Texts()
+		e.require(both(e.isText(markAttr, foundMark), e.isText(runsAttr, foundRuns)))
+		if runs != "" {
+			e.set(runsAttr, table.S(runs))
+		}
+		return
+	}
+	e.require(e.follows(source))
+	if runs != "" {
+		e.setOnce(runsAttr, table.S(runs))
+	}
+}
+
+// follows requires that nothing is counted of a source, or that it can be added
+// without reading what is. A stored mark, with its total behind it, sorts after
+// the same mark alone and before any later one. The condition also asks for the
+// runs attribute: without it all up to the mark is counted, which no update that
+// does not read could write down.
+func (e *expression) follows(source table.Source) string {
+	mark, runs := table.MarkAttr(source.Shard), table.RunsAttr(source.Shard)
+	first, ok := source.Follows()
+	if !ok {
+		return e.absent(mark)
+	}
+	ends := e.name(mark) + " < " + e.value(table.S(first.Mark))
+	meets := "contains(" + e.name(mark) + ", " + e.value(table.S(" "+first.Total)) + ")"
+	return either(e.absent(mark), both(ends, both(meets, e.exists(runs))))
 }

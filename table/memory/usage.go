@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -25,8 +26,8 @@ func (s *Store) AddUsage(ctx context.Context, usage table.Usage) (table.UsageRes
 	defer s.mu.Unlock()
 	stored := s.items[at]
 	for _, source := range usage.Sources {
-		if !precedes(stored, source) {
-			return table.UsageResult{Marks: stored.Marks()}, nil
+		if !accepts(image(stored), source) {
+			return refusal(stored)
 		}
 	}
 	next, err := counted(stored, usage)
@@ -37,14 +38,46 @@ func (s *Store) AddUsage(ctx context.Context, usage table.Usage) (table.UsageRes
 	return table.UsageResult{Applied: true}, nil
 }
 
-// precedes reports whether none of a source's records is counted on the item.
-func precedes(item table.Item, source table.Source) bool {
-	mark, present := item[table.MarkAttr(source.Shard)]
-	if !present {
+func refusal(stored table.Item) (table.UsageResult, error) {
+	found, err := stored.Counted()
+	if err != nil {
+		return table.UsageResult{}, fmt.Errorf("add usage: %w", err)
+	}
+	return table.UsageResult{Counted: found}, nil
+}
+
+// accepts reports whether an item has counted of a source what it is expected
+// to have.
+func accepts(stored image, source table.Source) bool {
+	markAttr, runsAttr := table.MarkAttr(source.Shard), table.RunsAttr(source.Shard)
+	if len(source.Found) > 0 {
+		mark, runs := source.Found.Texts()
+		return stored.same(markAttr, text(mark)) && stored.same(runsAttr, text(runs))
+	}
+	if !stored.has(markAttr) {
 		return true
 	}
-	text, ok := mark.(*types.AttributeValueMemberS)
-	return ok && text.Value < source.First
+	first, ok := source.Follows()
+	mark, isText := stored[markAttr].(*types.AttributeValueMemberS)
+	return ok && isText && mark.Value < first.Mark && strings.Contains(mark.Value, " "+first.Total) && stored.has(runsAttr)
+}
+
+// text is a string value, nil for none.
+func text(s string) types.AttributeValue {
+	if s == "" {
+		return nil
+	}
+	return table.S(s)
+}
+
+// count stores what is counted of a source.
+func count(item table.Item, source table.Source) {
+	mark, runs := source.Next.Texts()
+	item[table.MarkAttr(source.Shard)] = table.S(mark)
+	attr := table.RunsAttr(source.Shard)
+	if runs != "" && (len(source.Found) > 0 || item[attr] == nil) {
+		item[attr] = table.S(runs)
+	}
 }
 
 // counted returns the usage item with the usage added.
@@ -58,7 +91,7 @@ func counted(stored table.Item, usage table.Usage) (table.Item, error) {
 		item[label[0]] = table.S(label[1])
 	}
 	for _, source := range usage.Sources {
-		item[table.MarkAttr(source.Shard)] = table.S(source.Last)
+		count(item, source)
 	}
 	if usage.Expires != 0 && item[table.AttrTTL] == nil {
 		setNumber(item, table.AttrTTL, usage.Expires)

@@ -215,12 +215,10 @@ func (w *walk) usageStep() step {
 			usage.Counters[name] = w.random.Int64N(10_000_000) - 2_000_000
 		}
 	}
+	stored, _ := w.raws[0].Get(w, usage.Key.PK(), usage.Key.SK()).Counted()
 	for shard := range 4 {
 		if w.chance(40) {
-			mark := w.random.IntN(90) + 10 + len(w.done)/20
-			usage.Sources = append(usage.Sources, table.Source{
-				Shard: shard, First: fmt.Sprintf("%06d", mark), Last: fmt.Sprintf("%06d", mark+w.random.IntN(5)),
-			})
+			usage.Sources = append(usage.Sources, w.source(shard, stored[shard]))
 		}
 	}
 	return step{"usage", func(store table.Store, _ Raw) string {
@@ -228,6 +226,29 @@ func (w *walk) usageStep() step {
 		w.count("usage", result.Applied)
 		return answer(err, nil, result)
 	}}
+}
+
+// source is a random record or two of one shard, with what is counted as it is
+// stored, as nothing is known of it or as it is not.
+func (w *walk) source(shard int, stored table.Counted) table.Source {
+	var records []table.Run
+	for range pick(w, 1, 1, 2) {
+		mark := fmt.Sprintf("%06d", w.random.IntN(90)+10+len(w.done)/20)
+		record := run(mark+pick(w, " a", " b", ""), mark+pick(w, " a", " b"))
+		if !stored.Has(mark) && !table.Counted(records).Has(mark) {
+			records = append(records, record)
+		}
+	}
+	if len(records) == 0 {
+		records = append(records, run("999999 a", "999999 b"))
+	}
+	if w.chance(10) && len(stored) > 0 {
+		stored = stored[1:]
+	}
+	if w.chance(40) {
+		stored = nil
+	}
+	return found(shard, stored, records...)
 }
 
 // passStep writes a pass that the rules planned, or one of before once more,

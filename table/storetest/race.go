@@ -40,13 +40,13 @@ var raceCases = []testCase{
 	{"one usage", func(f *fixture) {
 		won := f.race(func(int) (bool, error) {
 			result, err := f.store.AddUsage(f.Context(), oneCount(rpm, 1500))
-			if !result.Applied && result.Marks[0] != "10" {
-				f.Errorf("refused with %v", result.Marks)
+			if !result.Applied && !result.Counted[0].Has("10") {
+				f.Errorf("refused with %v", result.Counted)
 			}
 			return result.Applied, err
 		})
 		check(f, "applied", won, 1)
-		f.has(usageItem(1, map[string]string{rpm: "1.5"}, attrs{"mark#0": "10"}))
+		f.has(usageItem(1, map[string]string{rpm: "1.5"}, oneCounted))
 	}},
 	{"usage of different sources", func(f *fixture) {
 		won := f.race(func(racer int) (bool, error) {
@@ -58,9 +58,31 @@ var raceCases = []testCase{
 		check(f, "applied", won, racers)
 		marks := attrs{}
 		for racer := range racers {
-			marks[table.MarkAttr(racer)] = "10"
+			marks[table.MarkAttr(racer)], marks[table.RunsAttr(racer)] = "10 b", "10 a"
 		}
 		f.has(usageItem(racers, map[string]string{rpm: "24"}, marks))
+	}},
+	{"usage in one gap, each writer knowing what the others did as it was told", func(f *fixture) {
+		f.raw.Put(f, usageItem(2, nil, attrs{"mark#0": "90 y", "runs#0": "10 a,10 b,90 x"}))
+		won := f.race(func(racer int) (bool, error) {
+			mark := fmt.Sprint(20 + racer)
+			counted := table.Counted{run("10 a", "10 b"), run("90 x", "90 y")}
+			for range racers { // each refusal is another's doing
+				usage := counting(rpm, 1000, found(0, counted, run(mark+" p", mark+" q")))
+				result, err := f.store.AddUsage(f.Context(), usage)
+				if result.Applied || err != nil {
+					return result.Applied, err
+				}
+				counted = result.Counted[0]
+			}
+			return false, nil
+		})
+		check(f, "applied", won, racers)
+		item := f.raw.Items(f)[0]
+		counted, err := item.Counted()
+		f.noError(err)
+		check(f, "runs", len(counted[0]), 2+racers)
+		f.has(usageItem(2+racers, map[string]string{rpm: "16"}, attrs{"mark#0": "90 y", "runs#0": item["runs#0"]}))
 	}},
 	{"one pass", func(f *fixture) {
 		b := f.put(bucket(first, limit(rpm, 100, 60_000)))

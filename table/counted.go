@@ -1,0 +1,189 @@
+package table
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/shardquota/shardquota/quota"
+)
+
+// Attributes of a usage item that hold which records of one shard are counted
+// in it. No limit name holds a #.
+const (
+	markPrefix = "mark#" // the end of the last run
+	runsPrefix = "runs#" // the other ends of all runs
+)
+
+// MarkAttr is the attribute of a usage item that holds the last record of a
+// shard that is counted.
+func MarkAttr(shard int) string { return markPrefix + strconv.Itoa(shard) }
+
+// RunsAttr is the attribute of a usage item that holds where the runs of a
+// shard's counted records begin and end, but for the end of the last.
+func RunsAttr(shard int) string { return runsPrefix + strconv.Itoa(shard) }
+
+// Edge is one end of a run of counted records.
+type Edge struct {
+	Mark  string // of the record (events.Mark); "" is before any
+	Total string // Totals on the outer side of the record; "" where that is not known
+}
+
+// Run is a stretch of one shard's records that are all counted, from the first
+// to the last, with what the bucket had consumed before the one and after the
+// other.
+type Run struct{ First, Last Edge }
+
+// Counted is which of a shard's records are counted in a usage item: sorted
+// runs. Between two runs is a gap, in which records may be missing. Records
+// before the first run are not counted, nor are those after the last.
+type Counted []Run
+
+// MaxRuns bounds the runs that are kept of a shard. Beyond it the oldest gap is
+// given up: what is in there will not be counted any more.
+const MaxRuns = 32
+
+// Has reports whether the record of that mark is counted.
+func (c Counted) Has(mark string) bool {
+	return slices.ContainsFunc(c, func(r Run) bool { return r.First.Mark <= mark && mark <= r.Last.Mark })
+}
+
+// With returns what is counted when records are counted too, each a run of its
+// own that c does not have. A record that goes on where a run ends, by its
+// totals, becomes part of it: nothing was consumed between them. So the runs
+// follow from which records are counted, and not from the order in which they
+// were or how many at once, unless there are too many runs.
+func (c Counted) With(records ...Run) Counted {
+	next := slices.Clone(c)
+	for _, record := range records {
+		at, _ := slices.BinarySearchFunc(next, record, func(a, b Run) int { return strings.Compare(a.First.Mark, b.First.Mark) })
+		next = slices.Insert(next, at, record)
+		for _, right := range []int{at + 1, at} {
+			if right > 0 && right < len(next) && next[right-1].Last.meets(next[right].First) {
+				next = next.joined(right)
+			}
+		}
+	}
+	for len(next) > MaxRuns {
+		next = next.joined(1)
+	}
+	return next
+}
+
+// meets reports whether nothing was consumed between two edges.
+func (e Edge) meets(other Edge) bool { return e.Total != "" && e.Total == other.Total }
+
+// joined makes one run of a run and the one before it, in place.
+func (c Counted) joined(right int) Counted {
+	c[right-1].Last = c[right].Last
+	return slices.Delete(c, right, right+1)
+}
+
+// Texts are the values of the mark and of the runs attribute; an empty one is
+// an absent attribute.
+func (c Counted) Texts() (mark, runs string) {
+	if len(c) == 0 {
+		return "", ""
+	}
+	var edges []string
+	for _, run := range c {
+		edges = append(edges, run.First.text(), run.Last.text())
+	}
+	last := len(edges) - 1
+	return edges[last], strings.Join(edges[:last], ",")
+}
+
+func (e Edge) text() string {
+	if e.Total == "" {
+		return e.Mark
+	}
+	return e.Mark + " " + e.Total
+}
+
+// parseCounted is the inverse of Texts. Without runs all up to the mark is
+// counted, so that nothing can be counted twice.
+func parseCounted(mark, runs string) (c Counted, ok bool) {
+	edges := strings.Split(runs+","+mark, ",")
+	if mark == "" || len(edges)%2 != 0 {
+		return nil, false
+	}
+	for i := 0; i < len(edges); i += 2 {
+		c = append(c, Run{parseEdge(edges[i]), parseEdge(edges[i+1])})
+	}
+	gotMark, gotRuns := c.Texts()
+	return c, c.sorted() && gotMark == mark && gotRuns == runs
+}
+
+func parseEdge(text string) Edge {
+	mark, total, _ := strings.Cut(text, " ")
+	return Edge{mark, total}
+}
+
+func (c Counted) sorted() bool {
+	for i, run := range c {
+		if run.Last.Mark == "" || run.First.Mark > run.Last.Mark || i > 0 && run.First.Mark <= c[i-1].Last.Mark {
+			return false
+		}
+	}
+	return true
+}
+
+// Counted returns which records a usage item has counted, by shard. The error
+// wraps ErrItem where that cannot be told.
+func (item Item) Counted() (map[int]Counted, error) {
+	counted := map[int]Counted{}
+	for _, shard := range item.sources() {
+		mark, runs := item.text(MarkAttr(shard)), item.text(RunsAttr(shard))
+		broken := runs == "" && item[RunsAttr(shard)] != nil
+		c, ok := parseCounted(mark, runs)
+		if !ok || broken {
+			return nil, fmt.Errorf("%w: which records of shard %d are counted cannot be read", ErrItem, shard)
+		}
+		counted[shard] = c
+	}
+	return counted, nil
+}
+
+// sources are the shards that a usage item has a mark of, in any order.
+func (item Item) sources() []int {
+	var shards []int
+	for name := range item {
+		if text, ok := strings.CutPrefix(name, markPrefix); ok {
+			if shard, err := strconv.Atoi(text); err == nil {
+				shards = append(shards, shard)
+			}
+		}
+	}
+	return shards
+}
+
+// Marks returns the mark of the last record that a usage item has counted of
+// each shard.
+func (item Item) Marks() map[int]string {
+	marks := map[int]string{}
+	for _, shard := range item.sources() {
+		marks[shard] = parseEdge(item.text(MarkAttr(shard))).Mark
+	}
+	return marks
+}
+
+// Totals is a fingerprint of what the bucket's limits have consumed so far, as
+// far as it is usage: 11 letters, digits, dashes or underscores. A write that
+// consumes something changes it; of no bucket it is that of one unused.
+func Totals(b *Bucket) string {
+	var text []byte
+	if b != nil {
+		for i := range b.Limits {
+			limit := &b.Limits[i]
+			if limit.Consumed != 0 && limit.Name != quota.WriteMeter && CanCount(limit.Name) {
+				text = append(strconv.AppendQuote(text, limit.Name), ' ')
+				text = append(strconv.AppendInt(text, limit.Consumed, 10), '\n')
+			}
+		}
+	}
+	sum := sha256.Sum256(text)
+	return base64.RawURLEncoding.EncodeToString(sum[:8])
+}

@@ -1,0 +1,255 @@
+package table_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/shardquota/shardquota/table"
+)
+
+// record is the record of a mark that took its bucket from one total to another.
+func record(mark, before, after int) table.Run {
+	edge := func(total int) table.Edge {
+		return table.Edge{Mark: fmt.Sprintf("%03d", mark), Total: fmt.Sprint("t", total)}
+	}
+	return table.Run{First: edge(before), Last: edge(after)}
+}
+
+// one is a record of a bucket that takes one token a write: the total is the mark.
+func one(mark int) table.Run { return record(mark, mark-1, mark) }
+
+// marked is a record of which no totals are known.
+func marked(mark string) table.Run {
+	return table.Run{First: table.Edge{Mark: mark}, Last: table.Edge{Mark: mark}}
+}
+
+func ones(marks ...int) []table.Run {
+	var records []table.Run
+	for _, mark := range marks {
+		records = append(records, one(mark))
+	}
+	return records
+}
+
+func texts(c table.Counted) string {
+	mark, runs := c.Texts()
+	return runs + " | " + mark
+}
+
+func TestCountedWith(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		records []table.Run
+		want    string
+	}{
+		{"nothing", nil, " | "},
+		{"one", ones(5), "005 t4 | 005 t5"},
+		{"one after the other", ones(5, 6, 7), "005 t4 | 007 t7"},
+		{"backwards", ones(7, 6, 5), "005 t4 | 007 t7"},
+		{"one missing", ones(5, 7), "005 t4,005 t5,007 t6 | 007 t7"},
+		{"and filled in", ones(5, 7, 6), "005 t4 | 007 t7"},
+		{"three missing", ones(1, 5), "001 t0,001 t1,005 t4 | 005 t5"},
+		{"of which the middle one came", ones(1, 5, 3), "001 t0,001 t1,003 t2,003 t3,005 t4 | 005 t5"},
+		{"and the first", ones(1, 5, 3, 2), "001 t0,003 t3,005 t4 | 005 t5"},
+		{"and the last", ones(1, 5, 3, 2, 4), "001 t0 | 005 t5"},
+		{"before all", ones(5, 2), "002 t1,002 t2,005 t4 | 005 t5"},
+		{"records between that consumed nothing", []table.Run{record(5, 0, 1), record(9, 1, 2)}, "005 t0 | 009 t2"},
+		{"a total that came back", []table.Run{record(5, 3, 4), record(9, 4, 3), record(12, 3, 4)}, "005 t3 | 012 t4"},
+		{"totals that are not known", []table.Run{marked("005"), marked("006")}, "005,005,006 | 006"},
+		{"a total from elsewhere", []table.Run{record(5, 3, 4), record(9, 7, 8)}, "005 t3,005 t4,009 t7 | 009 t8"},
+	} {
+		got := table.Counted(nil).With(c.records...)
+		if texts(got) != c.want {
+			t.Errorf("%s: %s, not %s", c.name, texts(got), c.want)
+		}
+		var apart table.Counted
+		for _, r := range c.records {
+			apart = apart.With(r)
+		}
+		if !reflect.DeepEqual(apart, got) {
+			t.Errorf("%s, one by one: %s, not %s", c.name, texts(apart), c.want)
+		}
+	}
+}
+
+func TestCountedHas(t *testing.T) {
+	c := table.Counted(nil).With(ones(3, 4, 7, 9)...)
+	for mark := range 12 {
+		want := slices.Contains([]int{3, 4, 7, 9}, mark)
+		if got := c.Has(fmt.Sprintf("%03d", mark)); got != want {
+			t.Errorf("%d: %t", mark, got)
+		}
+	}
+	if table.Counted(nil).Has("") || table.Counted(nil).Has("1") {
+		t.Error("nothing has something")
+	}
+}
+
+func TestCountedWithLeavesItself(t *testing.T) {
+	c := table.Counted(nil).With(ones(3, 9)...)
+	was := slices.Clone(c)
+	c.With(ones(4, 5, 6, 7, 8)...)
+	if !reflect.DeepEqual(c, was) {
+		t.Errorf("changed to %s", texts(c))
+	}
+}
+
+// What is counted is the same in whatever order it came.
+func TestCountedInAnyOrder(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		marks := r.Perm(40)[:1+r.IntN(30)]
+		var c table.Counted
+		for _, mark := range marks {
+			if c.Has(fmt.Sprintf("%03d", mark)) {
+				t.Fatalf("seed %d: %d was counted before it came", seed, mark)
+			}
+			c = c.With(one(mark))
+		}
+		slices.Sort(marks)
+		if want := table.Counted(nil).With(ones(marks...)...); !reflect.DeepEqual(c, want) {
+			t.Fatalf("seed %d: %s, not %s", seed, texts(c), texts(want))
+		}
+	}
+}
+
+// Beyond the bound the oldest gap is given up: what is in it reads as counted.
+func TestCountedIsBounded(t *testing.T) {
+	var c table.Counted
+	for i := range table.MaxRuns {
+		c = c.With(one(10 * (i + 1)))
+	}
+	if len(c) != table.MaxRuns || c.Has("015") {
+		t.Fatalf("%d runs; has 15: %t", len(c), c.Has("015"))
+	}
+	c = c.With(one(500))
+	if len(c) != table.MaxRuns || !c.Has("015") || c.Has("025") || c.Has("005") || !c.Has("500") {
+		t.Errorf("%s", texts(c))
+	}
+	// A stretch that is counted at once is one run in the end, and gives up no more.
+	if c = c.With(ones(1, 2, 3, 4, 5, 6, 7, 8, 9)...); len(c) != table.MaxRuns || c.Has("025") || !c.Has("001") {
+		t.Errorf("%s", texts(c))
+	}
+}
+
+// What is counted is read off an item as it was written.
+func TestCountedOfAnItem(t *testing.T) {
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		want, item := map[int]table.Counted{}, table.Item{"rpm": table.N("1"), "mark": table.S("x"), "mark#x": table.S("y")}
+		for range r.IntN(4) {
+			shard := r.IntN(32)
+			want[shard] = table.Counted(nil).With(ones(r.Perm(30)[:1+r.IntN(10)]...)...)
+			mark, runs := want[shard].Texts()
+			item[table.MarkAttr(shard)], item[table.RunsAttr(shard)] = table.S(mark), table.S(runs)
+		}
+		got, err := item.Counted()
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("seed %d: %v, %v; want %v", seed, got, err, want)
+		}
+	}
+}
+
+// A mark alone says that all up to it is counted, with a total or without.
+func TestCountedWithoutRuns(t *testing.T) {
+	for mark, total := range map[string]string{"007": "", "007 t7": "t7"} {
+		item := table.Item{"mark#0": table.S(mark)}
+		got, err := item.Counted()
+		want := table.Counted{{Last: table.Edge{Mark: "007", Total: total}}}
+		if err != nil || !reflect.DeepEqual(got[0], want) || texts(got[0]) != " | "+mark {
+			t.Errorf("%q: %v, %v", mark, got, err)
+		}
+		if !got[0].Has("000") || !got[0].Has("007") || got[0].Has("008") {
+			t.Errorf("%q: %v", mark, got[0])
+		}
+		next := got[0].With(one(8))
+		if gap := len(next) == 2; gap != (total == "") {
+			t.Errorf("%q and one more: %s", mark, texts(next))
+		}
+	}
+}
+
+func TestCountedThatCannotBeRead(t *testing.T) {
+	for _, x := range [][2]string{ // mark and runs
+		{"", "005 t4"}, {"007 ", "005 t4"}, {"007 t7", "005 t4,006 t6"}, {"007 t7", "008 t4"}, {"007 t7", "005 t4,004 t4,006 t6"},
+		{"007 t7", "001 t1,005 t4,005 t4"}, {"007 t7", "005 "}, {"007 t7", ",,006 t5"}, {"001,007 t7", "005 t4"}, {"007 t7", "unreadable"},
+	} {
+		item := table.Item{"mark#0": table.S(x[0]), "runs#0": table.S(x[1])}
+		if got, err := item.Counted(); !errors.Is(err, table.ErrItem) || strings.Contains(err.Error(), "007") {
+			t.Errorf("%q: %v, %v", x, got, err)
+		}
+	}
+	for name, item := range map[string]table.Item{
+		"a number for a mark": {"mark#0": table.N("7")}, "a number for runs": {"mark#0": table.S("007 t7"), "runs#0": table.N("5")},
+		"empty runs": {"mark#0": table.S("007 t7"), "runs#0": table.S("")},
+	} {
+		if got, err := item.Counted(); !errors.Is(err, table.ErrItem) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}
+
+// What usage counts changes the fingerprint, and nothing else does.
+func TestTotals(t *testing.T) {
+	of := func(consumed map[string]int, more ...string) string {
+		item := table.Item{"PK": table.S(key.PK()), "SK": table.S("#STATE"), "b_rpm_tk": table.N("5"), "b_rpm_cp": table.N("9")}
+		for limit, total := range consumed {
+			item["b_"+limit+"_tk"], item["b_"+limit+"_cp"] = table.N("1"), table.N("1")
+			item["b_"+limit+"_tc"] = table.N(strconv.Itoa(total))
+		}
+		for _, name := range more {
+			item[name] = table.N("17")
+		}
+		b, err := table.DecodeBucket(item)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return table.Totals(b)
+	}
+	unused := table.Totals(nil)
+	if !regexp.MustCompile(`^[A-Za-z0-9_-]{11}$`).MatchString(unused) {
+		t.Errorf("%q", unused)
+	}
+	for name, got := range map[string]string{
+		"no consumption": of(nil), "nothing of a new limit": of(map[string]int{"tpm": 0}), "the write meter": of(map[string]int{"wcu": 1000}),
+		"a limit that no counter can be named like": of(map[string]int{"window": 5}), "another attribute": of(nil, "rf", "b_rpm_tk"),
+	} {
+		if got != unused {
+			t.Errorf("%s: %s, not %s", name, got, unused)
+		}
+	}
+	seen := map[string]string{unused: "unused"}
+	for _, consumed := range []map[string]int{
+		{"rpm": 1}, {"rpm": -1}, {"rpm": 2}, {"tpm": 1}, {"rpm": 1, "tpm": 1}, {"rpm": 1, "tpm": 2}, {"rpm": 2, "tpm": 1}, {"rpm": 11}, {"rpm": 12}, {"rpm": 1, "a.b-c": 2},
+	} {
+		got := of(consumed)
+		if other, ok := seen[got]; ok {
+			t.Errorf("%v has the fingerprint of %s", consumed, other)
+		}
+		seen[got] = fmt.Sprint(consumed)
+	}
+}
+
+// Only one run, of which it is known where it begins, can follow what is not
+// read.
+func TestSourceFollows(t *testing.T) {
+	for name, source := range map[string]table.Source{
+		"two runs": {Next: table.Counted(nil).With(ones(1, 3)...)}, "no total": {Next: table.Counted{marked("001")}},
+		"what is counted was read": {Found: table.Counted(nil).With(one(1)), Next: table.Counted(nil).With(ones(1, 2)...)}, "nothing": {},
+	} {
+		if first, ok := source.Follows(); ok {
+			t.Errorf("%s: follows %v", name, first)
+		}
+	}
+	source := table.Source{Next: table.Counted(nil).With(ones(4, 5)...)}
+	if first, ok := source.Follows(); !ok || first != one(4).First {
+		t.Errorf("one run: %v, %t", first, ok)
+	}
+}
