@@ -26,30 +26,23 @@ help: ## List these targets
 
 # The tests need dynoxide and the CDK. They can use the real client, and moto as
 # an AWS to deploy to, unless the environment names others.
-test: node_modules/.package-lock.json $(if $(SHARDQUOTA_PYTHON),,.venv/client) $(if $(SHARDQUOTA_MOTO),,.venv/moto) ## Run all tests; installs what they need first
-	if [ -e .venv/client/ready ]; then export SHARDQUOTA_PYTHON="$${SHARDQUOTA_PYTHON:-$$PWD/.venv/client/bin/python}"; fi
-	if [ -e .venv/moto/ready ]; then export SHARDQUOTA_MOTO="$${SHARDQUOTA_MOTO:-$$PWD/.venv/moto/bin/moto_server}"; fi
+test: node_modules/.package-lock.json $(if $(and $(SHARDQUOTA_PYTHON),$(SHARDQUOTA_MOTO)),,.venv/ready) ## Run all tests; installs what they need first
+	if [ -e .venv/ready ]; then
+		export SHARDQUOTA_PYTHON="$${SHARDQUOTA_PYTHON:-$$PWD/.venv/bin/python}" SHARDQUOTA_MOTO="$${SHARDQUOTA_MOTO:-$$PWD/.venv/bin/moto_server}"
+	fi
 	for module in $(MODULES); do (cd $$module && go test -race $(if $(CI),-count=1) ./...); done
 
 node_modules/.package-lock.json: package-lock.json
 	npm ci --no-audit --no-fund
 	mkdir -p $(@D) && touch $@
 
-.venv/client: testdata/requirements.txt
-	$(call venv,$@,$<,the tests with zae-limiter's client)
-
-.venv/moto: infra/testdata/requirements.txt
-	$(call venv,$@,$<,the deployment to moto)
-
 # Python packages are a help where they can be had, and no need.
-define venv
-@rm -rf $(1)
-	if python3 -m venv $(1) && $(1)/bin/pip install --quiet --disable-pip-version-check --timeout 10 --retries 1 -r $(2); then
-		touch $(1)/ready
-	else
-		echo "$(2) cannot be installed here: $(3) will be skipped"
+.venv/ready: testdata/requirements.txt infra/testdata/requirements.txt
+	@if python3 -m venv .venv && .venv/bin/pip install --quiet --disable-pip-version-check --timeout 10 --retries 1 $(addprefix -r ,$^); then \
+		touch $@; \
+	else \
+		echo "zae-limiter and moto cannot be installed here: the tests with them will be skipped"; \
 	fi
-endef
 
 lint: ## Check the sources: gofmt, go vet, staticcheck, govulncheck
 	@unformatted=$$(find . \( -name node_modules -o -name .venv \) -prune -o -name '*.go' -print | xargs gofmt -l)

@@ -80,7 +80,8 @@ type TableProps struct {
 	// NoRecovery switches point-in-time recovery off.
 	NoRecovery bool
 	// Disposable makes a table for a trial: it is not protected, and removed
-	// with the stack, as are the failed batches and the logs.
+	// with the stack, as are the logs and, if it is empty, the bucket of failed
+	// batches.
 	Disposable bool
 	Encryption Encryption // AWSOwned if empty
 	Key        awskms.IKey
@@ -202,7 +203,7 @@ func (p Props) Check() error {
 		wrong = append(wrong, oneOf("Function.Windows", window, "hourly", "daily", "monthly"))
 	}
 	if p.Table.Key != nil && p.Table.Encryption != CustomerManaged {
-		wrong = append(wrong, fmt.Errorf("Table.Key is given, but Table.Encryption is %s", p.Table.Encryption))
+		wrong = append(wrong, fmt.Errorf("the key Table.Key does not go with Table.Encryption %s", p.Table.Encryption))
 	}
 	return errors.Join(wrong...)
 }
@@ -221,13 +222,13 @@ func (p Props) checkExisting() error {
 	case p.Existing == nil:
 		return nil
 	case p.Table != (TableProps{Projection: All, Encryption: AWSOwned}):
-		return errors.New("Existing is given: the properties of Table have no effect")
+		return errors.New("the properties of Table have no effect beside Existing")
 	case *awscdk.Token_IsUnresolved(p.Existing.StreamArn), *awscdk.Token_IsUnresolved(p.Existing.Arn):
 		return nil // known when it is deployed
 	case !strings.Contains(p.Existing.StreamArn, "/stream/"):
-		return errors.New("Existing.StreamArn is not the ARN of a stream")
+		return errors.New("not the ARN of a stream: Existing.StreamArn")
 	case !strings.HasPrefix(p.Existing.StreamArn, p.Existing.Arn+"/"):
-		return errors.New("Existing.StreamArn is not a stream of Existing.Arn")
+		return errors.New("not a stream of Existing.Arn: Existing.StreamArn")
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func TestCheck(t *testing.T) {
 		"nothing chosen":        {infra.Props{}, ""},
 		"projection":            {infra.Props{Table: infra.TableProps{Projection: "SOME"}}, `Table.Projection is "SOME", none of ["ALL" "KEYS_ONLY"]`},
 		"encryption":            {infra.Props{Table: infra.TableProps{Encryption: "NONE"}}, `Table.Encryption is "NONE"`},
-		"key without its kind":  {infra.Props{Table: infra.TableProps{Key: key}}, "Table.Key is given, but Table.Encryption is AWS_OWNED"},
+		"key without its kind":  {infra.Props{Table: infra.TableProps{Key: key}}, "Table.Key does not go with Table.Encryption AWS_OWNED"},
 		"cap below 0":           {infra.Props{Table: infra.TableProps{MaxWriteUnits: -1}}, "Table.MaxWriteUnits is -1"},
 		"memory":                {infra.Props{Function: infra.FunctionProps{MemoryMB: 64}}, "Function.MemoryMB is 64, not within 128 and 10240"},
 		"timeout":               {infra.Props{Function: infra.FunctionProps{TimeoutSeconds: 901}}, "Function.TimeoutSeconds is 901"},
@@ -40,9 +40,9 @@ func TestCheck(t *testing.T) {
 		"existing, with a choice for a new one": {infra.Props{
 			Existing: &infra.ExistingTable{Arn: existingArn, StreamArn: existingStream}, Table: infra.TableProps{Projection: infra.KeysOnly},
 		}, "the properties of Table have no effect"},
-		"existing, without a stream":        {infra.Props{Existing: &infra.ExistingTable{Arn: existingArn}}, "Existing.StreamArn is not the ARN of a stream"},
-		"existing, with another's stream":   {infra.Props{Existing: &infra.ExistingTable{Arn: existingArn + "2", StreamArn: existingStream}}, "not a stream of Existing.Arn"},
-		"existing, with no ARN of a stream": {infra.Props{Existing: &infra.ExistingTable{Arn: existingArn, StreamArn: existingArn}}, "not the ARN of a stream"},
+		"existing, without a stream":        {infra.Props{Existing: &infra.ExistingTable{Arn: existingArn}}, "not the ARN of a stream: Existing.StreamArn"},
+		"existing, with another's stream":   {infra.Props{Existing: &infra.ExistingTable{Arn: existingArn + "2", StreamArn: existingStream}}, "not a stream of Existing.Arn: Existing.StreamArn"},
+		"existing, with no ARN of a stream": {infra.Props{Existing: &infra.ExistingTable{Arn: existingArn, StreamArn: existingArn}}, "not the ARN of a stream: Existing.StreamArn"},
 	} {
 		err := c.props.Check()
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

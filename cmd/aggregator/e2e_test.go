@@ -78,8 +78,8 @@ func (w *world) settle() {
 
 func (w *world) mustAnswer(event []byte, remaining time.Duration, want string) {
 	w.Helper()
-	if a := w.function.invoke(event, remaining); a.failed || a.body != want {
-		w.Fatalf("answer %s (failed: %v), want %s", a.body, a.failed, want)
+	if a := w.function.Invoke(event, remaining); a.Failed || a.Body != want {
+		w.Fatalf("answer %s (failed: %v), want %s", a.Body, a.Failed, want)
 	}
 }
 
@@ -102,7 +102,7 @@ var (
 func TestEndToEnd(t *testing.T) {
 	w := newWorld(t, "", nil)
 	w.mustAnswer(eventOf(), enough, fine)
-	t.Logf("from start to the first answer: %v", time.Since(w.function.started).Round(time.Millisecond))
+	t.Logf("from start to the first answer: %v", time.Since(w.function.Started).Round(time.Millisecond))
 	w.function.metrics()
 
 	began := time.Now()
@@ -348,8 +348,8 @@ func TestNoEvent(t *testing.T) {
 	for _, payload := range []string{
 		`{}`, `null`, `"` + secretMark + `x"`, `{"` + secretMark + `x":[]}`, `{"Records":{"` + secretMark + `x":1}}`,
 	} {
-		if a := w.function.invoke([]byte(payload), enough); !a.failed || !strings.Contains(a.body, "decode event") || strings.Contains(a.body, secretMark) {
-			t.Errorf("%s: answer %s (failed: %v), want an error without the id", payload, a.body, a.failed)
+		if a := w.function.Invoke([]byte(payload), enough); !a.Failed || !strings.Contains(a.Body, "decode event") || strings.Contains(a.Body, secretMark) {
+			t.Errorf("%s: answer %s (failed: %v), want an error without the id", payload, a.Body, a.Failed)
 		}
 	}
 	w.mustAnswer([]byte(`{"Records":[]}`), enough, fine)

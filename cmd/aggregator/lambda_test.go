@@ -5,21 +5,19 @@ import (
 	"debug/elf"
 	"encoding/json"
 	"fmt"
-	"io"
+	"maps"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/shardquota/shardquota/internal/dynoxide"
+	"github.com/shardquota/shardquota/internal/lambdatest"
 )
 
 // secretMark is in every entity id of these tests, so that one look at what the
@@ -69,32 +67,11 @@ func binary(t testing.TB) string {
 	return path
 }
 
-// function is the built binary under a Lambda runtime of the test's own: the
-// part of the runtime API that hands out invocations and takes answers. The
-// emulator that AWS offers has no say over an invocation's deadline.
+// function is the built binary, and what it has measured.
 type function struct {
-	t           testing.TB
-	invocations chan invocation
-	answers     chan answer
-	exited      chan struct{} // closed when the process is gone
-	stdout      *os.File      // a file and no pipe: what an invocation printed is there when its answer is
-	stderr      *os.File
-	started     time.Time
-	count       int
-	read        int64 // of stdout, by metrics
-}
-
-type invocation struct {
-	id       string
-	deadline time.Time
-	event    []byte
-}
-
-// answer is how an invocation ended.
-type answer struct {
-	id     string
-	failed bool
-	body   string
+	*lambdatest.Function
+	t    testing.TB
+	read int // of what it measured, by metrics
 }
 
 // settings are the environment of the function, over and above what Lambda
@@ -106,140 +83,26 @@ type settings map[string]string
 // checked then.
 func startFunction(t testing.TB, tableName, endpoint string, more settings) *function {
 	t.Helper()
-	f := &function{
-		t:           t,
-		invocations: make(chan invocation),
-		answers:     make(chan answer, 1),
-		exited:      make(chan struct{}),
-		stdout:      temporary(t, "stdout"),
-		stderr:      temporary(t, "stderr"),
-	}
-	api := httptest.NewServer(f.runtimeAPI())
-	t.Cleanup(api.Close) // after the process, which waits for an invocation
-
-	process := exec.Command(binary(t))
-	process.Dir = t.TempDir()
-	process.Stdout, process.Stderr = f.stdout, f.stderr
-	process.Env = environ(settings{
-		"AWS_LAMBDA_RUNTIME_API":    strings.TrimPrefix(api.URL, "http://"),
-		"AWS_REGION":                dynoxide.Region,
-		"AWS_ACCESS_KEY_ID":         "local",
-		"AWS_SECRET_ACCESS_KEY":     "local",
+	environment := map[string]string{
 		"AWS_ENDPOINT_URL_DYNAMODB": endpoint,
 		"SHARDQUOTA_TABLE":          tableName,
 		"SHARDQUOTA_WINDOWS":        "hourly,daily,monthly",
-	}, more)
-	f.started = time.Now()
-	if err := process.Start(); err != nil {
-		t.Fatal(err)
 	}
-	go func() {
-		_ = process.Wait()
-		close(f.exited)
-	}()
+	maps.Copy(environment, more)
+	f := &function{Function: lambdatest.Start(t, binary(t), environment), t: t}
 	t.Cleanup(func() {
-		_ = process.Process.Kill()
-		<-f.exited
+		f.Stop()
 		f.checkOutput()
 	})
 	return f
-}
-
-func environ(sets ...settings) []string {
-	merged := settings{}
-	for _, set := range sets {
-		for name, value := range set {
-			merged[name] = value
-		}
-	}
-	var pairs []string
-	for name, value := range merged {
-		pairs = append(pairs, name+"="+value)
-	}
-	return pairs
-}
-
-func temporary(t testing.TB, name string) *os.File {
-	t.Helper()
-	file, err := os.Create(filepath.Join(t.TempDir(), name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { file.Close() })
-	return file
-}
-
-func (f *function) runtimeAPI() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case i := <-f.invocations:
-			w.Header().Set("Lambda-Runtime-Aws-Request-Id", i.id)
-			w.Header().Set("Lambda-Runtime-Deadline-Ms", strconv.FormatInt(i.deadline.UnixMilli(), 10))
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write(i.event)
-		case <-r.Context().Done():
-		}
-	})
-	take := func(failed bool) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			body, err := io.ReadAll(r.Body)
-			if err != nil {
-				w.WriteHeader(http.StatusBadRequest)
-				return
-			}
-			w.WriteHeader(http.StatusAccepted)
-			f.answers <- answer{r.PathValue("id"), failed, string(body)}
-		}
-	}
-	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/response", take(false))
-	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/error", take(true))
-	return mux
-}
-
-// invoke delivers an event and waits for the answer. The function is told that
-// it has so much time.
-func (f *function) invoke(event []byte, remaining time.Duration) answer {
-	f.t.Helper()
-	f.count++
-	id := fmt.Sprintf("00000000-0000-0000-0000-%012d", f.count)
-	patience := time.After(time.Minute)
-	select {
-	case f.invocations <- invocation{id, time.Now().Add(remaining), event}:
-	case <-f.exited:
-		f.t.Fatalf("the function has ended:\n%s", f.printed(f.stderr))
-	case <-patience:
-		f.t.Fatalf("the function asks for no event:\n%s", f.printed(f.stderr))
-	}
-	select {
-	case a := <-f.answers:
-		if a.id != id {
-			f.t.Fatalf("answer to %s, want one to %s", a.id, id)
-		}
-		return a
-	case <-f.exited:
-		f.t.Fatalf("the function has ended without an answer:\n%s", f.printed(f.stderr))
-	case <-patience:
-		f.t.Fatalf("the function does not answer:\n%s", f.printed(f.stderr))
-	}
-	panic("unreachable")
-}
-
-func (f *function) printed(file *os.File) []byte {
-	f.t.Helper()
-	text, err := os.ReadFile(file.Name())
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return text
 }
 
 // metrics returns what the function has measured since the last call, summed by
 // the metric's name. Those by reason of a decline are named "reason: ...".
 func (f *function) metrics() map[string]float64 {
 	f.t.Helper()
-	printed := f.printed(f.stdout)[f.read:]
-	f.read += int64(len(printed))
+	printed := f.Stdout()[f.read:]
+	f.read += len(printed)
 	sums := map[string]float64{}
 	for line := range bytes.Lines(printed) {
 		object, names := parseEMF(f.t, line)
@@ -308,7 +171,7 @@ func parseEMF(t testing.TB, line []byte) (object map[string]any, names []string)
 func (f *function) logged(message string) []map[string]any {
 	f.t.Helper()
 	var found []map[string]any
-	for line := range bytes.Lines(f.printed(f.stderr)) {
+	for line := range bytes.Lines(f.Stderr()) {
 		var record map[string]any
 		if json.Unmarshal(line, &record) == nil && record["msg"] == message {
 			found = append(found, record)
@@ -321,7 +184,7 @@ func (f *function) logged(message string) []map[string]any {
 // output, one object a line on standard error, and no entity's id on either.
 func (f *function) checkOutput() {
 	f.t.Helper()
-	stdout, stderr := f.printed(f.stdout), f.printed(f.stderr)
+	stdout, stderr := f.Stdout(), f.Stderr()
 	for line := range bytes.Lines(stdout) {
 		parseEMF(f.t, line)
 	}
@@ -430,7 +293,7 @@ func TestNeedsLambda(t *testing.T) {
 func runToEnd(t *testing.T, set settings) (code int, stdout, stderr string) {
 	t.Helper()
 	process := exec.CommandContext(t.Context(), binary(t))
-	process.Env = environ(set)
+	process.Env = lambdatest.Environ(set)
 	var out, errs bytes.Buffer
 	process.Stdout, process.Stderr = &out, &errs
 	if err := process.Run(); err != nil && process.ProcessState == nil {
