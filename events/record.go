@@ -125,6 +125,15 @@ func isLabel(s string) bool {
 	return len(s) <= maxLabel
 }
 
+// StreamLabel finds the label in a stream's ARN, which ends in "/stream/" and the label.
+func StreamLabel(arn string) (string, error) {
+	table, label := splitARN(arn)
+	if table == "" || label == "" || !isLabel(label) {
+		return "", errors.New("not the ARN of a table's stream")
+	}
+	return label, nil
+}
+
 // PadSequence brings a sequence number to SequenceWidth digits, so that two of them compare as strings the way they
 // compare as numbers. Anything but 1 to SequenceWidth decimal digits is an error.
 func PadSequence(s string) (string, error) {

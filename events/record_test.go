@@ -189,3 +189,19 @@ func TestPositionString(t *testing.T) {
 		}
 	}
 }
+
+func TestStreamLabel(t *testing.T) {
+	const label = "2026-11-30T10:00:00.000"
+	for arn, want := range map[string]string{
+		"arn:aws:dynamodb:eu-west-1:111122223333:table/limits/stream/" + label: label,
+		"arn:aws:dynamodb:eu-west-1:111122223333:table/limits":                 "",
+		"arn:aws:dynamodb:eu-west-1:111122223333:table/limits/stream/":         "",
+		"arn:aws:dynamodb:eu-west-1:111122223333:table/limits/stream/a b":      "",
+		"/stream/" + label: "",
+		"":                 "",
+	} {
+		if got, err := StreamLabel(arn); got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, %v", arn, got, err)
+		}
+	}
+}

@@ -41,14 +41,14 @@ func (q *ShardQuota) alarmList() []alarm {
 			q.lambda("Errors", sum), 0, 2, 3},
 		{"Retries", "Parts of batches keep failing and are handed back to be delivered again. The logs say \"to be delivered again\" with the step and the reason: " +
 			"most often the table throttles, or a permission is missing.",
-			q.own("Failures", sum), 0, 3, 3},
+			q.own("Failures", sum), 0, 3, 10},
 		{"Throttles", "Calls of the function are refused for lack of concurrency. Raise its reserved concurrency, or the account's.",
 			q.lambda("Throttles", sum), 0, 2, 3},
 		{"FailedBatches", "A batch was given up on and kept aside in the bucket of failed batches: its usage is not counted yet. " +
 			"Find the cause in the logs, mend it, then drive the batch again with `shardquota replay --table`; it is safe to do so twice.",
 			q.mapping("OnFailureDestinationDeliveredEventCount"), 0, 1, 1},
 		{"LostBatches", "A batch was given up on and could not be kept aside. Its records are in the stream for 24 hours after they were written: " +
-			"record it now, see that the function's role may write to the bucket, then replay the recording.",
+			"read the stream into files now, see that the function's role may write to the bucket, then replay the files.",
 			q.lambda("DestinationDeliveryFailures", sum), 0, 1, 1},
 		{"Rejected", "A stream record could not be understood, and what it consumed is not counted as usage. The logs say \"record rejected\" with its sequence number and the reason. " +
 			"Most often somebody else writes buckets, or a limit has a name that cannot be counted.",
@@ -59,6 +59,9 @@ func (q *ShardQuota) alarmList() []alarm {
 		{"TableThrottles", "DynamoDB throttles the table or an index, so users' requests wait or fail. If it is capped, raise the cap. If one entity is hot, " +
 			"see whether it has doubled to 32 shards already; otherwise the load grew faster than on-demand capacity follows.",
 			q.tableThrottles(), 0, 3, 5},
+		{"Stopped", "The table was written to for an hour while the function did not run at all: its mapping is disabled, cannot read the stream, or reads another one. " +
+			"See the mapping's state; the stream keeps what is missed for 24 hours.",
+			q.writesWithoutRuns(), 900, 4, 4},
 		{"Duration", "The slowest batch took over 80 % of the function's timeout. Batches that do not finish are handed back in part, which costs twice. " +
 			"Raise the memory or the timeout, or make batches smaller.",
 			q.lambda("Duration", highest), 0.8 * timeout, 3, 5},

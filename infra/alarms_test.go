@@ -58,7 +58,7 @@ func TestAlarms(t *testing.T) {
 	want := map[string]string{
 		"IteratorAge": "AWS/Lambda IteratorAge{FunctionName} Maximum 60s | GreaterThanThreshold 300000 in 3 of 5 | notBreaching",
 		"Errors":      "AWS/Lambda Errors{FunctionName} Sum 60s | GreaterThanThreshold 0 in 2 of 3 | notBreaching",
-		"Retries":     "shardquota Failures{Table} Sum 60s | GreaterThanThreshold 0 in 3 of 3 | notBreaching",
+		"Retries":     "shardquota Failures{Table} Sum 60s | GreaterThanThreshold 0 in 3 of 10 | notBreaching",
 		"Throttles":   "AWS/Lambda Throttles{FunctionName} Sum 60s | GreaterThanThreshold 0 in 2 of 3 | notBreaching",
 		"FailedBatches": "AWS/Lambda OnFailureDestinationDeliveredEventCount{EventSourceMappingUUID} Sum 60s" +
 			" | GreaterThanThreshold 0 in 1 of 1 | notBreaching",
@@ -69,12 +69,12 @@ func TestAlarms(t *testing.T) {
 			" shardquota ShardsDeclined{Reason=siblings unreadable,Table} Sum 60s" +
 			" shardquota ShardsDeclined{Reason=shard count is not a power of two up to 32,Table} Sum 60s" +
 			" shardquota ShardsDeclined{Reason=undecodable schedule,Table} Sum 60s | GreaterThanThreshold 0 in 1 of 1 | notBreaching",
-		"TableThrottles": "SUM([m0,m1,m2,m3,m4,m5])" +
+		"TableThrottles": "SUM([m0,m1,m2,m3,m4,m5,m6,m7,m8,m9])" +
 			" AWS/DynamoDB ReadThrottleEvents{TableName} Sum 60s AWS/DynamoDB WriteThrottleEvents{TableName} Sum 60s" +
-			" AWS/DynamoDB WriteThrottleEvents{GlobalSecondaryIndexName=GSI1,TableName} Sum 60s" +
-			" AWS/DynamoDB WriteThrottleEvents{GlobalSecondaryIndexName=GSI2,TableName} Sum 60s" +
-			" AWS/DynamoDB WriteThrottleEvents{GlobalSecondaryIndexName=GSI3,TableName} Sum 60s" +
-			" AWS/DynamoDB WriteThrottleEvents{GlobalSecondaryIndexName=GSI4,TableName} Sum 60s | GreaterThanThreshold 0 in 3 of 5 | notBreaching",
+			indexThrottles("GSI1") + indexThrottles("GSI2") + indexThrottles("GSI3") + indexThrottles("GSI4") +
+			" | GreaterThanThreshold 0 in 3 of 5 | notBreaching",
+		"Stopped": "SUM([writes, -1000000000 * runs]) AWS/Lambda Invocations{FunctionName} Sum 900s" +
+			" AWS/DynamoDB ConsumedWriteCapacityUnits{TableName} Sum 900s | GreaterThanThreshold 900 in 4 of 4 | notBreaching",
 		"Duration": "AWS/Lambda Duration{FunctionName} Maximum 60s | GreaterThanThreshold 48000 in 3 of 5 | notBreaching",
 		"Silent":   "AWS/Lambda Invocations{FunctionName} Sum 3600s | LessThanThreshold 1 in 1 of 1 | breaching",
 	}
@@ -88,6 +88,11 @@ func TestAlarms(t *testing.T) {
 	for name := range want {
 		t.Errorf("no alarm %s", name)
 	}
+}
+
+func indexThrottles(index string) string {
+	return strings.ReplaceAll(" AWS/DynamoDB ReadThrottleEvents{GlobalSecondaryIndexName=GSI,TableName} Sum 60s"+
+		" AWS/DynamoDB WriteThrottleEvents{GlobalSecondaryIndexName=GSI,TableName} Sum 60s", "=GSI", "="+index)
 }
 
 // alarmName is the name in an alarm's logical id, "LimitsErrorsAlarm2CB703F4".

@@ -17,7 +17,11 @@ const module = "github.com/shardquota/shardquota"
 // module, so that the versions are those that were tested, whatever else the
 // caller's module asks for.
 func Build(goarch string) (dir string, err error) {
-	source, err := output(exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module))
+	// A vendor directory does not have the function: it is a program.
+	source, err := output(exec.Command("go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module))
+	if err == nil && source == "" {
+		err = fmt.Errorf("module %s is not downloaded: run go mod download", module)
+	}
 	if err != nil {
 		return "", fmt.Errorf("find the function's source: %w", err)
 	}
@@ -34,16 +38,19 @@ func Build(goarch string) (dir string, err error) {
 
 // build compiles the function so that the same source and Go version give the
 // same bytes, wherever they are built: deploying what did not change changes
-// nothing. Nothing of the caller's own Go settings but its caches and proxies
-// gets in.
+// nothing. It sets every Go setting that would get in; an empty one would let
+// in what `go env -w` has stored. Lambda runs what everybody may read, whatever
+// the caller's umask says.
 func build(source, goarch, file string) error {
-	cmd := exec.Command("go", "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags=-s -w",
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w",
 		"-tags=lambda.norpc", "-o", file, "./cmd/aggregator")
 	cmd.Dir = source
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+goarch, "CGO_ENABLED=0",
-		"GOFLAGS=", "GOWORK=off", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0")
-	_, err := output(cmd)
-	return err
+		"GOFLAGS=-mod=readonly", "GOWORK=off", "GOFIPS140=off", "GOAMD64=v1", "GOARM64=v8.0")
+	if _, err := output(cmd); err != nil {
+		return err
+	}
+	return os.Chmod(file, 0o755)
 }
 
 // output runs a Go command and returns what it printed; the error holds what

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+
 	"github.com/shardquota/shardquota/infra"
 )
 
@@ -65,11 +67,36 @@ func buildFunction(t *testing.T, goarch string) []byte {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	binary, err := os.ReadFile(filepath.Join(dir, "bootstrap"))
+	file := filepath.Join(dir, "bootstrap")
+	if info, err := os.Stat(file); err != nil || info.Mode() != 0o755 {
+		t.Fatalf("the function's mode: %v, %v", info.Mode(), err)
+	}
+	binary, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return binary
+}
+
+// What is deployed is made for the processor that it is deployed to.
+func TestCodeFitsTheProcessor(t *testing.T) {
+	for x86, want := range map[bool]elf.Machine{false: elf.EM_AARCH64, true: elf.EM_X86_64} {
+		app := newApp()
+		stack, _ := deploy(app, func(_ awscdk.Stack, p *infra.Props) { p.Function.Code, p.Function.X86 = nil, x86 })
+		dir := *app.Synth(nil).Directory()
+		assets, err := filepath.Glob(filepath.Join(dir, "asset.*", "bootstrap"))
+		if err != nil || len(assets) != 1 {
+			t.Fatalf("%s: %v, %v", *stack.StackName(), assets, err)
+		}
+		file, err := elf.Open(assets[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if file.Machine != want {
+			t.Errorf("x86 %v: made for %v", x86, file.Machine)
+		}
+		_ = file.Close()
+	}
 }
 
 // Another checkout, elsewhere and under other Go settings, makes the same
@@ -78,12 +105,15 @@ func TestBuildIsReproducible(t *testing.T) {
 	here := buildFunction(t, "arm64")
 	elsewhere := filepath.Join(t.TempDir(), "another checkout")
 	copySource(t, "..", elsewhere)
-	t.Setenv("GOFLAGS", "-ldflags=-X=main.unused=1")
+	settings := filepath.Join(t.TempDir(), "settings") // as `go env -w` stores them
+	if err := os.WriteFile(settings, []byte("GOFLAGS=-gcflags=-N\nGOFIPS140=v1.0.0\nGOARM64=v9.0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOENV", settings)
 	t.Chdir(filepath.Join(elsewhere, "infra"))
 	if !bytes.Equal(here, buildFunction(t, "arm64")) {
 		t.Error("two checkouts make two functions")
 	}
-	t.Setenv("GOFLAGS", "")
 	if out, err := exec.Command("make", "-C", elsewhere, "dist/aggregator-arm64/bootstrap").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/jsii-runtime-go"
@@ -20,7 +21,7 @@ func (q *ShardQuota) addFunction() {
 	f := q.props.Function
 	logs := awslogs.NewLogGroup(q.Construct, jsii.String("Logs"), &awslogs.LogGroupProps{
 		Retention:     f.LogRetention,
-		RemovalPolicy: q.removal(),
+		RemovalPolicy: q.removalOfRecords(),
 	})
 	q.role = awsiam.NewRole(q.Construct, jsii.String("Role"), &awsiam.RoleProps{
 		AssumedBy:   awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
@@ -29,7 +30,7 @@ func (q *ShardQuota) addFunction() {
 	q.allow(dynamo.Operations, q.Table.TableArn())
 	q.allow([]string{"logs:CreateLogStream", "logs:PutLogEvents"}, logs.LogGroupArn())
 	if key := q.Table.EncryptionKey(); key != nil {
-		q.allow(useKey, key.KeyArn())
+		q.role.AddToPrincipalPolicy(q.useKey(key))
 	}
 	code, architecture, discard := q.code()
 	defer discard()
@@ -49,10 +50,17 @@ func (q *ShardQuota) addFunction() {
 	})
 }
 
-// useKey is what DynamoDB and S3 do with a customer's key in the name of who
-// reads and writes.
-var useKey = []string{
-	"kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom", "kms:ReEncryptTo",
+// useKey allows what DynamoDB and S3 do with a customer's key in the name of who
+// reads and writes, by way of them alone.
+func (q *ShardQuota) useKey(key awskms.IKey) awsiam.PolicyStatement {
+	statement := allow([]string{
+		"kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom", "kms:ReEncryptTo",
+	}, key.KeyArn())
+	region := *awscdk.Stack_Of(q.Construct).Region()
+	statement.AddCondition(jsii.String("StringLike"), map[string]any{
+		"kms:ViaService": []string{"dynamodb." + region + ".*", "s3." + region + ".*"},
+	})
+	return statement
 }
 
 // allow lets the function do actions on a resource.

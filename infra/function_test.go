@@ -36,7 +36,7 @@ func TestFunction(t *testing.T) {
 		}},
 	})
 	group.has(t, map[string]any{"RetentionInDays": 30})
-	if group.DeletionPolicy != "Retain" {
+	if group.DeletionPolicy != "RetainExceptOnCreate" {
 		t.Errorf("the logs' deletion policy is %s", group.DeletionPolicy)
 	}
 }
@@ -129,7 +129,7 @@ func TestFailedBatches(t *testing.T) {
 			"Status": "Enabled", "ExpirationInDays": 400, "AbortIncompleteMultipartUpload": map[string]any{"DaysAfterInitiation": 1},
 		}}},
 	})
-	if bucket.DeletionPolicy != "Retain" {
+	if bucket.DeletionPolicy != "RetainExceptOnCreate" {
 		t.Errorf("deletion policy %s", bucket.DeletionPolicy)
 	}
 	_, policy := d.one(t, "AWS::S3::BucketPolicy")

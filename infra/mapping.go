@@ -36,11 +36,14 @@ func (q *ShardQuota) addFailedBatches() {
 			Expiration:                          awscdk.Duration_Days(jsii.Number(q.props.Mapping.KeepDays)),
 			AbortIncompleteMultipartUploadAfter: awscdk.Duration_Days(jsii.Number(1)),
 		}},
-		RemovalPolicy: q.removal(),
+		RemovalPolicy: q.removalOfRecords(),
 	}
-	if key := q.Table.EncryptionKey(); key != nil {
+	switch key := q.Table.EncryptionKey(); {
+	case key != nil:
 		bucket.Encryption, bucket.EncryptionKey = awss3.BucketEncryption_KMS, key
 		bucket.BucketKeyEnabled = jsii.Bool(true)
+	case q.props.Table.Encryption == AWSManaged:
+		bucket.Encryption = awss3.BucketEncryption_KMS_MANAGED
 	}
 	q.FailedBatches = awss3.NewBucket(q.Construct, jsii.String("FailedBatches"), &bucket)
 }

@@ -77,14 +77,30 @@ func (q *ShardQuota) table(name, index string) awscloudwatch.Metric {
 	return metric("AWS/DynamoDB", name, sum, everyMinute(), dimensions)
 }
 
-// tableThrottles counts the requests that the table or an index that buckets
-// write was too busy for.
+// tableThrottles counts the requests that the table or an index was too busy
+// for.
 func (q *ShardQuota) tableThrottles() awscloudwatch.IMetric {
 	metrics := []awscloudwatch.IMetric{q.table("ReadThrottleEvents", ""), q.table("WriteThrottleEvents", "")}
 	for i := range q.projections() {
-		metrics = append(metrics, q.table("WriteThrottleEvents", indexName(i)))
+		metrics = append(metrics, q.table("ReadThrottleEvents", indexName(i)), q.table("WriteThrottleEvents", indexName(i)))
 	}
 	return total("Throttled requests", metrics)
+}
+
+// writesWithoutRuns is the write units of 15 minutes, far below 0 if the function
+// ran in them. A sum takes what there is: runs that there are none of are no
+// data, with which any other expression would be none either.
+func (q *ShardQuota) writesWithoutRuns() awscloudwatch.IMetric {
+	quarter := awscdk.Duration_Minutes(jsii.Number(15))
+	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
+		Expression: jsii.String("SUM([writes, -1000000000 * runs])"),
+		UsingMetrics: &map[string]awscloudwatch.IMetric{
+			"writes": metric("AWS/DynamoDB", "ConsumedWriteCapacityUnits", sum, quarter, map[string]*string{"TableName": q.Table.TableName()}),
+			"runs":   q.lambdaEvery("Invocations", sum, quarter),
+		},
+		Label:  jsii.String("Write units without a run"),
+		Period: quarter,
+	})
 }
 
 // total adds metrics up. One without data in a period adds nothing.

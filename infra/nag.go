@@ -2,6 +2,7 @@ package infra
 
 import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 )
@@ -12,6 +13,9 @@ import (
 func (q *ShardQuota) explain() {
 	accept(q.FailedBatches, finding{"AwsSolutions-S1",
 		"Only Lambda writes here and only operators read. Who did is in CloudTrail's data events where an account has them; access logs would need a bucket more.", ""})
+	if made, ok := q.Table.(awsdynamodb.Table); ok && q.props.Table.NoRecovery {
+		accept(made, finding{"AwsSolutions-DDB3", "Whoever deploys it chose to do without point-in-time recovery.", ""})
+	}
 	objects := finding{"AwsSolutions-IAM5", "Lambda names the objects for failed batches; the wildcard stays within their bucket.", `FailedBatches[^/]*\/\*`}
 	role := []finding{objects,
 		{"AwsSolutions-IAM5", "Lambda lists the streams of the table before it reads one; the wildcard stays within this table.", `\/stream\/\*`}}

@@ -58,7 +58,7 @@ func (q *ShardQuota) addPolicies() {
 
 func (q *ShardQuota) policy(id, description string, statements ...awsiam.PolicyStatement) awsiam.ManagedPolicy {
 	if key := q.Table.EncryptionKey(); key != nil {
-		statements = append(statements, allow(useKey, key.KeyArn()))
+		statements = append(statements, q.useKey(key))
 	}
 	return awsiam.NewManagedPolicy(q.Construct, &id, &awsiam.ManagedPolicyProps{Description: &description, Statements: &statements})
 }
@@ -98,7 +98,7 @@ func (q *ShardQuota) onFunction() []awsiam.PolicyStatement {
 		allow([]string{"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"}, q.Table.TableStreamArn()),
 		allow([]string{"lambda:GetEventSourceMapping", "lambda:UpdateEventSourceMapping"}, mapping),
 		allow([]string{"lambda:GetFunctionConfiguration"}, q.Function.FunctionArn()),
-		allow([]string{"logs:DescribeLogStreams", "logs:FilterLogEvents", "logs:GetLogEvents", "logs:StartQuery"}, q.Function.LogGroup().LogGroupArn()),
+		allow([]string{"logs:DescribeLogStreams", "logs:FilterLogEvents", "logs:GetLogEvents"}, q.Function.LogGroup().LogGroupArn()),
 		allow([]string{"s3:ListBucket"}, q.FailedBatches.BucketArn()),
 		allow([]string{"s3:DeleteObject", "s3:GetObject"}, q.FailedBatches.ArnForObjects(jsii.String("*"))),
 	}

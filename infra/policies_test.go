@@ -150,6 +150,7 @@ func TestOperatorsPermissions(t *testing.T) {
 	bucketID, _ := d.one(t, "AWS::S3::Bucket")
 	logsID, _ := d.one(t, "AWS::Logs::LogGroup")
 	functionID, _ := d.one(t, "AWS::Lambda::Function")
+	mappingID, _ := d.one(t, "AWS::Lambda::EventSourceMapping")
 	policy := managed(t, d, "OperatePolicy")
 	for _, p := range []struct {
 		on      any
@@ -158,8 +159,11 @@ func TestOperatorsPermissions(t *testing.T) {
 		{getAtt(tableID, "StreamArn"), `["dynamodb:DescribeStream","dynamodb:GetRecords","dynamodb:GetShardIterator"]`},
 		{getAtt(bucketID, "Arn"), `["s3:ListBucket"]`},
 		{joined(getAtt(bucketID, "Arn"), "/*"), `["s3:DeleteObject","s3:GetObject"]`},
-		{getAtt(logsID, "Arn"), `["logs:DescribeLogStreams","logs:FilterLogEvents","logs:GetLogEvents","logs:StartQuery"]`},
+		{getAtt(logsID, "Arn"), `["logs:DescribeLogStreams","logs:FilterLogEvents","logs:GetLogEvents"]`},
 		{getAtt(functionID, "Arn"), `["lambda:GetFunctionConfiguration"]`},
+		{map[string]any{"Fn::Join": []any{"", []any{
+			"arn:", ref("AWS::Partition"), ":lambda:", ref("AWS::Region"), ":", ref("AWS::AccountId"), ":event-source-mapping:", getAtt(mappingID, "Id"),
+		}}}, `["lambda:GetEventSourceMapping","lambda:UpdateEventSourceMapping"]`},
 	} {
 		if got := policy.actionsOn(t, p.on); got != p.actions {
 			t.Errorf("on %v: %s", p.on, got)
@@ -226,6 +230,7 @@ func TestPoliciesByKey(t *testing.T) {
 		{"NamespaceAcquirePolicy", get, "ns12/RESOURCE#models/x", false},
 		{"NamespaceAcquirePolicy", get, "_/SYSTEM#", true},
 		{"NamespaceAcquirePolicy", update, "_/SYSTEM#", false},
+		{"NamespaceAcquirePolicy", get, "_x/SYSTEM#", false},
 		{"NamespaceAcquirePolicy", query, "ns1", true},
 		{"NamespaceAcquirePolicy", query, "ns12", false},
 		{"NamespaceOperatePolicy", put, "ns1/ENTITY#a", true},

@@ -3,6 +3,8 @@ package infra
 import (
 	"errors"
 	"fmt"
+	"math"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -12,6 +14,9 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
+
+	"github.com/shardquota/shardquota/aggregator"
+	"github.com/shardquota/shardquota/events"
 )
 
 // Props are the choices of a deployment. The zero value is a sound first one:
@@ -40,8 +45,8 @@ type Props struct {
 // look at.
 const DefaultNamespaceTag = "shardquota-namespace-id"
 
-// ExistingTable names a table of the layout whose stream carries new and old
-// images.
+// ExistingTable names a table of the layout in the stack's own account and
+// region, whose stream carries new and old images.
 type ExistingTable struct {
 	Arn       string
 	StreamArn string
@@ -96,8 +101,8 @@ type FunctionProps struct {
 	X86 bool
 	// MemoryMB is the memory, and with it the share of a processor; 512 if 0.
 	MemoryMB int
-	// TimeoutSeconds is how long a batch may take; 60 if 0. The function hands
-	// the rest of a batch back 2 s before.
+	// TimeoutSeconds is how long a batch may take, 10 or more; 60 if 0. The
+	// function hands the rest of a batch back 2 s before.
 	TimeoutSeconds int
 	// ReservedConcurrency sets this much of the account's concurrency apart for
 	// it, and is the most it can use; 0 shares.
@@ -181,26 +186,28 @@ func (p Props) Check() error {
 	f, m := p.Function, p.Mapping
 	wrong := []error{
 		p.checkExisting(),
+		like("Table.Name", p.Table.Name, `|[A-Za-z0-9_.-]{3,255}`),
+		like("NamespaceTag", p.NamespaceTag, `[\w.:/=+@-]{1,128}`),
 		oneOf("Table.Projection", p.Table.Projection, All, KeysOnly),
 		oneOf("Table.Encryption", p.Table.Encryption, AWSOwned, AWSManaged, CustomerManaged),
-		within("Table.MaxReadUnits", p.Table.MaxReadUnits, 0, 1<<31),
-		within("Table.MaxWriteUnits", p.Table.MaxWriteUnits, 0, 1<<31),
+		within("Table.MaxReadUnits", p.Table.MaxReadUnits, 0, math.MaxInt32),
+		within("Table.MaxWriteUnits", p.Table.MaxWriteUnits, 0, math.MaxInt32),
 		within("Function.MemoryMB", f.MemoryMB, 128, 10240),
-		within("Function.TimeoutSeconds", f.TimeoutSeconds, 5, 900),
-		within("Function.ReservedConcurrency", f.ReservedConcurrency, 0, 1<<31),
+		within("Function.TimeoutSeconds", f.TimeoutSeconds, 10, 900),
+		within("Function.ReservedConcurrency", f.ReservedConcurrency, 0, math.MaxInt32),
 		within("Function.Concurrency", f.Concurrency, 1, 256),
-		within("Function.UsageDays", f.UsageDays, -1<<31, 36500),
+		within("Function.UsageDays", f.UsageDays, math.MinInt32, aggregator.MaxUsageDays),
 		oneOf("Function.LogRetention", f.LogRetention, retentions...),
 		oneOf("Function.LogLevel", f.LogLevel, "DEBUG", "INFO", "WARN", "ERROR"),
 		within("Mapping.BatchSize", m.BatchSize, 1, 10000),
-		within("Mapping.WindowSeconds", m.WindowSeconds, -1<<31, 300),
+		within("Mapping.WindowSeconds", m.WindowSeconds, math.MinInt32, 300),
 		within("Mapping.Parallel", m.Parallel, 1, 10),
 		within("Mapping.Retries", m.Retries, 1, 10000),
 		within("Mapping.MaxAgeHours", m.MaxAgeHours, 1, 23),
 		within("Mapping.KeepDays", m.KeepDays, 1, 36500),
 	}
-	for _, window := range f.Windows {
-		wrong = append(wrong, oneOf("Function.Windows", window, "hourly", "daily", "monthly"))
+	if _, err := events.ParseWindows(strings.Join(f.Windows, ",")); err != nil {
+		wrong = append(wrong, fmt.Errorf("the list Function.Windows: %w", err))
 	}
 	if p.Table.Key != nil && p.Table.Encryption != CustomerManaged {
 		wrong = append(wrong, fmt.Errorf("the key Table.Key does not go with Table.Encryption %s", p.Table.Encryption))
@@ -225,17 +232,24 @@ func (p Props) checkExisting() error {
 		return errors.New("the properties of Table have no effect beside Existing")
 	case *awscdk.Token_IsUnresolved(p.Existing.StreamArn), *awscdk.Token_IsUnresolved(p.Existing.Arn):
 		return nil // known when it is deployed
-	case !strings.Contains(p.Existing.StreamArn, "/stream/"):
-		return errors.New("not the ARN of a stream: Existing.StreamArn")
-	case !strings.HasPrefix(p.Existing.StreamArn, p.Existing.Arn+"/"):
-		return errors.New("not a stream of Existing.Arn: Existing.StreamArn")
 	}
-	return nil
+	label, _ := strings.CutPrefix(p.Existing.StreamArn, p.Existing.Arn+"/stream/")
+	return errors.Join(
+		like("Existing.Arn", p.Existing.Arn, `arn:[^:]+:dynamodb:[^:]+:[^:]+:table/[A-Za-z0-9_.-]+`),
+		like("Existing.StreamArn, after that of the table and /stream/,", label, `[0-9T:.-]+`),
+	)
 }
 
 func within(name string, value, least, most int) error {
 	if value < least || value > most {
 		return fmt.Errorf("%s is %d, not within %d and %d", name, value, least, most)
+	}
+	return nil
+}
+
+func like(name, value, pattern string) error {
+	if !regexp.MustCompile("^(?:" + pattern + ")$").MatchString(value) {
+		return fmt.Errorf("%s is %q, not as %s", name, value, pattern)
 	}
 	return nil
 }

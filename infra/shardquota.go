@@ -62,6 +62,15 @@ func (q *ShardQuota) removal() awscdk.RemovalPolicy {
 	return awscdk.RemovalPolicy_RETAIN
 }
 
+// removalOfRecords is what becomes of logs and failed batches: the same, but
+// nothing stays of a first deployment that failed.
+func (q *ShardQuota) removalOfRecords() awscdk.RemovalPolicy {
+	if q.props.Table.Disposable {
+		return awscdk.RemovalPolicy_DESTROY
+	}
+	return awscdk.RemovalPolicy_RETAIN_ON_UPDATE_OR_DELETE
+}
+
 // AddOutputs names what applications and operators need to know, as outputs of
 // the scope's stack. Their names are plain where the scope is the stack itself.
 func (q *ShardQuota) AddOutputs(scope constructs.Construct) {

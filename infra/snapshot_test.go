@@ -23,15 +23,15 @@ func everyChoice(stack awscdk.Stack, p *infra.Props) {
 	p.AlarmTopic = awssns.NewTopic(stack, jsii.String("Pager"), &awssns.TopicProps{EnforceSSL: jsii.Bool(true)})
 	p.ExpectTraffic, p.NamespaceTag = true, "tenant"
 	p.Table = infra.TableProps{
-		Name: "limits", Projection: infra.KeysOnly, MaxReadUnits: 1000, MaxWriteUnits: 5000, NoRecovery: false, Encryption: infra.CustomerManaged,
+		Name: "limits", Projection: infra.KeysOnly, MaxReadUnits: 1000, MaxWriteUnits: 5000, NoRecovery: true, Disposable: true, Encryption: infra.CustomerManaged,
 	}
 	p.Function = infra.FunctionProps{
-		Code: p.Function.Code, X86: true, MemoryMB: 512, TimeoutSeconds: 120, ReservedConcurrency: 10, Tracing: true,
+		Code: p.Function.Code, X86: true, MemoryMB: 1024, TimeoutSeconds: 120, ReservedConcurrency: 10, Tracing: true,
 		LogRetention: awslogs.RetentionDays_ONE_WEEK, LogLevel: "WARN", Windows: []string{"hourly", "daily", "monthly"}, UsageDays: 400, Concurrency: 32,
 		HashKey: awssecretsmanager.Secret_FromSecretCompleteArn(stack, jsii.String("HashKey"),
 			jsii.String("arn:aws:secretsmanager:eu-west-1:111122223333:secret:hash-AbCdEf")),
 	}
-	p.Mapping = infra.MappingProps{Paused: true, BatchSize: 500, WindowSeconds: 5, Parallel: 4, Retries: 20, MaxAgeHours: 6, KeepDays: 30}
+	p.Mapping = infra.MappingProps{Paused: true, BatchSize: 500, WindowSeconds: 60, Parallel: 4, Retries: 20, MaxAgeHours: 6, KeepDays: 30}
 }
 
 // template is a synthesized template as it is written to disk.

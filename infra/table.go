@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/shardquota/shardquota/table"
@@ -16,8 +17,6 @@ func (q *ShardQuota) addTable() {
 			TableArn:       &existing.Arn,
 			TableStreamArn: &existing.StreamArn,
 			EncryptionKey:  existing.Key,
-			// The policies of applications reach the indexes.
-			GrantIndexPermissions: jsii.Bool(true),
 		})
 		return
 	}
@@ -36,7 +35,7 @@ func (q *ShardQuota) addTable() {
 			AWSManaged:      awsdynamodb.TableEncryption_AWS_MANAGED,
 			CustomerManaged: awsdynamodb.TableEncryption_CUSTOMER_MANAGED,
 		}[t.Encryption],
-		EncryptionKey: t.Key,
+		EncryptionKey: q.key(),
 		PointInTimeRecoverySpecification: &awsdynamodb.PointInTimeRecoverySpecification{
 			PointInTimeRecoveryEnabled: jsii.Bool(!t.NoRecovery),
 		},
@@ -57,8 +56,20 @@ func (q *ShardQuota) addTable() {
 	q.Table = made
 }
 
-// projections are those of the indexes GSI1 to GSI4. The first is written by
-// what changes an entity, the others by what changes a bucket or its usage.
+// key is a customer's own, or a new one that shares the table's fate; nil where
+// AWS holds the key.
+func (q *ShardQuota) key() awskms.IKey {
+	if t := q.props.Table; t.Key != nil || t.Encryption != CustomerManaged {
+		return t.Key
+	}
+	return awskms.NewKey(q.Construct, jsii.String("Key"), &awskms.KeyProps{
+		Description:       jsii.String("The shardquota table and its failed batches"),
+		EnableKeyRotation: jsii.Bool(true),
+		RemovalPolicy:     q.removal(),
+	})
+}
+
+// projections are those of the indexes GSI1 to GSI4.
 func (q *ShardQuota) projections() []Projection {
 	return []Projection{All, q.props.Table.Projection, KeysOnly, KeysOnly}
 }

@@ -67,20 +67,24 @@ func TestTableAsChosen(t *testing.T) {
 		p.Table = infra.TableProps{Name: "limits", MaxReadUnits: 300, MaxWriteUnits: 4000, NoRecovery: true, Disposable: true, Encryption: infra.AWSManaged}
 	})
 	_, table := d.one(t, "AWS::DynamoDB::Table")
-	cap := map[string]any{"MaxReadRequestUnits": 300, "MaxWriteRequestUnits": 4000}
+	most := map[string]any{"MaxReadRequestUnits": 300, "MaxWriteRequestUnits": 4000}
 	table.has(t, map[string]any{
 		"TableName":                        "limits",
 		"PointInTimeRecoverySpecification": map[string]any{"PointInTimeRecoveryEnabled": false},
 		"DeletionProtectionEnabled":        false,
-		"OnDemandThroughput":               cap,
+		"OnDemandThroughput":               most,
 		"SSESpecification":                 map[string]any{"SSEEnabled": true},
 	})
 	for _, index := range table.Properties["GlobalSecondaryIndexes"].([]any) {
 		index := index.(map[string]any)
-		if got := asJSON(t, index["OnDemandThroughput"]); got != asJSON(t, cap) {
+		if got := asJSON(t, index["OnDemandThroughput"]); got != asJSON(t, most) {
 			t.Errorf("%s is capped at %s", index["IndexName"], got)
 		}
 	}
+	_, bucket := d.one(t, "AWS::S3::Bucket")
+	bucket.has(t, map[string]any{"BucketEncryption": map[string]any{"ServerSideEncryptionConfiguration": []any{map[string]any{
+		"ServerSideEncryptionByDefault": map[string]any{"SSEAlgorithm": "aws:kms"}, // with the account's key, as the table
+	}}}})
 	for _, kind := range []string{"AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::Logs::LogGroup"} {
 		if _, r := d.one(t, kind); r.DeletionPolicy != "Delete" {
 			t.Errorf("%s of a trial: %s", kind, r.DeletionPolicy)
@@ -114,9 +118,17 @@ func TestCustomersKey(t *testing.T) {
 	}
 }
 
-func TestNewCustomersKeyRotates(t *testing.T) {
-	_, key := synth(t, func(_ awscdk.Stack, p *infra.Props) { p.Table.Encryption = infra.CustomerManaged }).one(t, "AWS::KMS::Key")
-	key.has(t, map[string]any{"EnableKeyRotation": true})
+// A new key rotates, and stays or goes with the table.
+func TestNewCustomersKey(t *testing.T) {
+	for disposable, fate := range map[bool]string{false: "Retain", true: "Delete"} {
+		_, key := synth(t, func(_ awscdk.Stack, p *infra.Props) {
+			p.Table.Encryption, p.Table.Disposable = infra.CustomerManaged, disposable
+		}).one(t, "AWS::KMS::Key")
+		key.has(t, map[string]any{"EnableKeyRotation": true})
+		if key.DeletionPolicy != fate {
+			t.Errorf("disposable %v: the key's deletion policy is %s", disposable, key.DeletionPolicy)
+		}
+	}
 }
 
 const (

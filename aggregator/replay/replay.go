@@ -63,7 +63,7 @@ func Again(store table.Store, load memory.Loader) *Replay {
 // ErrNoStream says that a record does not tell which stream it is of, so that
 // it cannot be told whether it was counted.
 var ErrNoStream = errors.New("record names no stream (eventSourceARN), so that what was counted before cannot be told: " +
-	"take Lambda events or an on-failure object, get-records output has none")
+	"say it by --stream-arn if this is the output of get-records")
 
 // Run replays a recording to its end and reports what was done. On an error
 // the report holds what was done until then.

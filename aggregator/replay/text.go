@@ -71,7 +71,7 @@ func (t *text) usage(r *Report) {
 		t.line("  %s\t%s %s\t%s\tin %s", t.bucket(key.Group), key.Window, key.Start, strings.Join(counters, ", "), count(int(total.Events), "write", "writes"))
 	}
 	if r.Duplicates > 0 {
-		t.line("  %s not counted: counted before, or older than one that was", records(r.Duplicates))
+		t.line("  %s counted before, not again", records(r.Duplicates))
 	}
 }
 

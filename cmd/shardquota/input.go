@@ -21,6 +21,7 @@ const patience = time.Second
 // to show how far it is when that takes long and a person is watching.
 type input struct {
 	files  []string
+	stream string // label of the stream of records that name none
 	stdin  io.Reader
 	open   io.Closer
 	reader *events.Reader
@@ -61,6 +62,9 @@ func (in *input) Next() (events.Record, error) {
 		}
 		record, err := in.reader.Next()
 		if !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			if record.Stream == "" {
+				record.Stream = in.stream
+			}
 			return record, err
 		}
 		in.Close()

@@ -25,6 +25,7 @@ import (
 type replayFlags struct {
 	table     string
 	endpoint  string
+	streamARN string
 	dryRun    bool
 	preload   string
 	dump      string
@@ -69,6 +70,7 @@ bad usage or on input or a table that cannot be read or written.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.table, "table", "", "process the recording again against this `table`")
 	flags.StringVar(&f.endpoint, "endpoint-url", "", "DynamoDB `endpoint` of --table")
+	flags.StringVar(&f.streamARN, "stream-arn", "", "the stream (`ARN`) of records that name none, as the output of get-records does")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print what would be done and write nothing")
 	flags.StringVar(&f.preload, "preload", "", "put the items of this `file` first: DynamoDB JSON, one a line")
 	flags.StringVar(&f.dump, "dump", "", "write the table at the end to this `file`: DynamoDB JSON, one a line, sorted by key")
@@ -121,6 +123,11 @@ func (f *replayFlags) run(ctx context.Context, files []string, stdin io.Reader, 
 	}
 	input := newInput(files, stdin, stderr)
 	defer input.Close()
+	if f.streamARN != "" {
+		if input.stream, err = events.StreamLabel(f.streamARN); err != nil {
+			return fmt.Errorf("--stream-arn: %w", err)
+		}
+	}
 	run.Progress = input.show
 
 	report, err := run.Run(ctx, input)

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -122,6 +123,33 @@ func TestRedriveDiscardedBatch(t *testing.T) {
 	redriveFiles(t, name, late, discarded, early)
 	if got := usageItems(scan(t, client, name)); !slices.Equal(got, want) {
 		t.Errorf("the last file first: usage is\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// What was lost from the on-failure bucket is read off the stream itself, whose
+// records do not say which stream they are of.
+func TestRedriveGetRecords(t *testing.T) {
+	records := recordedLines(t)
+	client, name := recordedTable(t)
+	redriveFiles(t, name, recordedSession)
+	want := usageItems(scan(t, client, name))
+
+	var stream struct{ EventSourceARN string }
+	nameless := make([]map[string]any, len(records))
+	for i, record := range records {
+		if err := errors.Join(json.Unmarshal(record, &stream), json.Unmarshal(record, &nameless[i])); err != nil {
+			t.Fatal(err)
+		}
+		delete(nameless[i], "eventSourceARN")
+	}
+	client, name = recordedTable(t)
+	early := redriveFiles(t, name, lambdaEvent(t, records[:150]))
+	rest := redriveFiles(t, name, "--stream-arn", stream.EventSourceARN, writeJSON(t, map[string]any{"Records": nameless, "NextShardIterator": "any"}))
+	if n := early.Usage[1].Events; n != rest.Duplicates || n+rest.Usage[1].Events != 441 {
+		t.Errorf("%d writes counted, then %d and %d that were; want 441 once", n, rest.Usage[1].Events, rest.Duplicates)
+	}
+	if got := usageItems(scan(t, client, name)); !slices.Equal(got, want) {
+		t.Errorf("usage is\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

@@ -85,10 +85,13 @@ func (c *choices) settings() []setting {
 func readContext(node constructs.Node) (*choices, error) {
 	c := &choices{stackName: "ShardQuota"}
 	given := map[string]string{}
-	for key, value := range ownContext(node) {
-		given[key] = fmt.Sprint(value)
-	}
 	var wrong []error
+	for key, value := range ownContext(node) {
+		var ok bool
+		if given[key], ok = asText(value); !ok {
+			wrong = append(wrong, fmt.Errorf("context %s%s: give it as a text, a number, true or false", prefix, key))
+		}
+	}
 	for _, s := range c.settings() {
 		text, ok := given[s.key]
 		delete(given, s.key)
@@ -116,20 +119,38 @@ func ownContext(node constructs.Node) map[string]any {
 	return own
 }
 
+// asText is a context value as it would stand on the command line. cdk.json may
+// hold others than texts.
+func asText(value any) (text string, ok bool) {
+	switch value := value.(type) {
+	case string:
+		return value, true
+	case bool:
+		return strconv.FormatBool(value), true
+	case float64:
+		return strconv.FormatFloat(value, 'f', -1, 64), true
+	}
+	return "", false
+}
+
 // props returns the construct's properties, importing into the stack what the
 // choices name.
 func (c *choices) props(stack awscdk.Stack) (*infra.Props, error) {
 	props := c.Props
 	if c.key != "" {
-		props.Table.Key = awskms.Key_FromKeyArn(stack, jsii.String("Key"), &c.key)
-		set(&props.Table.Encryption, infra.CustomerManaged)
+		props.Table.Key = awskms.Key_FromKeyArn(stack, jsii.String("ImportedKey"), &c.key)
+		if props.Table.Encryption == "" {
+			props.Table.Encryption = infra.CustomerManaged
+		}
 	}
 	switch {
 	case (c.tableArn == "") != (c.streamArn == ""):
 		return nil, fmt.Errorf("context %stableArn and %sstreamArn go together", prefix, prefix)
 	case c.tableArn != "":
 		props.Existing = &infra.ExistingTable{Arn: c.tableArn, StreamArn: c.streamArn, Key: props.Table.Key}
-		props.Table.Key, props.Table.Encryption = nil, ""
+		if c.key != "" && props.Table.Encryption == infra.CustomerManaged {
+			props.Table.Key, props.Table.Encryption = nil, "" // are the existing table's
+		}
 	}
 	if c.hashKey != "" {
 		props.Function.HashKey = awssecretsmanager.Secret_FromSecretCompleteArn(stack, jsii.String("HashKey"), &c.hashKey)
@@ -184,6 +205,9 @@ func number(to *int) func(string) error {
 		if *to, err = strconv.Atoi(text); err != nil {
 			return fmt.Errorf("%q is not a whole number", text)
 		}
+		if *to == 0 {
+			return errors.New("0 would mean the default: leave the key out, or see what stands for none")
+		}
 		return nil
 	}
 }
@@ -194,13 +218,5 @@ func yesNo(to *bool) func(string) error {
 			return fmt.Errorf("%q is neither true nor false", text)
 		}
 		return nil
-	}
-}
-
-// set gives what was left out a value.
-func set[T comparable](to *T, value T) {
-	var zero T
-	if *to == zero {
-		*to = value
 	}
 }

@@ -6,6 +6,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/jsii-runtime-go"
@@ -18,8 +19,17 @@ func main() {
 }
 
 // run keeps jsii's own process from outliving this one, whichever way it ends.
-func run() int {
+// The CDK panics over what it does not like, a name or an ARN say: its first
+// line tells what that is.
+func run() (code int) {
 	defer jsii.Close()
+	defer func() {
+		if failed := recover(); failed != nil {
+			line, _, _ := strings.Cut(fmt.Sprint(failed), "\n")
+			fmt.Fprintln(os.Stderr, line)
+			code = 1
+		}
+	}()
 	app := awscdk.NewApp(nil)
 	if err := build(app); err != nil {
 		fmt.Fprintf(os.Stderr, "%v\n", err)

@@ -36,7 +36,7 @@ func withContext(context map[string]any) awscdk.App {
 func TestEveryChoice(t *testing.T) {
 	c, err := readContext(withContext(map[string]any{
 		"stackName": "Limits", "tags": "team=billing,stage=a=b", "alarmEmail": "a@b.c", "alarmTopicArn": "arn:topic", "expectTraffic": "true", "namespaceTag": "tenant",
-		"tableArn": "arn:table", "streamArn": "arn:stream", "tableName": "limits", "projection": "KEYS_ONLY", "maxReadUnits": "1", "maxWriteUnits": "2",
+		"tableArn": "arn:table", "streamArn": "arn:stream", "tableName": "limits", "projection": "KEYS_ONLY", "maxReadUnits": "1", "maxWriteUnits": 4000000,
 		"noRecovery": "true", "disposable": "true", "encryption": "AWS_MANAGED", "keyArn": "arn:key", "x86": "true", "memoryMB": "3", "timeoutSeconds": "4",
 		"reservedConcurrency": "5", "tracing": "true", "logRetention": "ONE_WEEK", "logLevel": "DEBUG", "windows": "hourly,monthly", "usageDays": "6",
 		"concurrency": "7", "hashKeySecretArn": "arn:secret", "paused": "true", "batchSize": "8", "windowSeconds": "9", "parallel": "10", "retries": "11",
@@ -49,7 +49,7 @@ func TestEveryChoice(t *testing.T) {
 		Props: infra.Props{
 			ExpectTraffic: true, NamespaceTag: "tenant",
 			Table: infra.TableProps{
-				Name: "limits", Projection: infra.KeysOnly, MaxReadUnits: 1, MaxWriteUnits: 2, NoRecovery: true, Disposable: true, Encryption: infra.AWSManaged,
+				Name: "limits", Projection: infra.KeysOnly, MaxReadUnits: 1, MaxWriteUnits: 4000000, NoRecovery: true, Disposable: true, Encryption: infra.AWSManaged,
 			},
 			Function: infra.FunctionProps{
 				X86: true, MemoryMB: 3, TimeoutSeconds: 4, ReservedConcurrency: 5, Tracing: true, LogRetention: "ONE_WEEK", LogLevel: "DEBUG",
@@ -60,12 +60,12 @@ func TestEveryChoice(t *testing.T) {
 		stackName: "Limits", tableArn: "arn:table", streamArn: "arn:stream", key: "arn:key", hashKey: "arn:secret", topic: "arn:topic", email: "a@b.c",
 		tags: map[string]string{"team": "billing", "stage": "a=b"},
 	}
-	if got, want := print(t, *c), print(t, want); got != want {
+	if got, want := written(t, *c), written(t, want); got != want {
 		t.Errorf("read\n%s\nnot\n%s", got, want)
 	}
 }
 
-func print(t *testing.T, c choices) string {
+func written(t *testing.T, c choices) string {
 	t.Helper()
 	text, err := json.MarshalIndent([]any{c.Props, c.stackName, c.tableArn, c.streamArn, c.key, c.hashKey, c.topic, c.email, c.tags}, "", " ")
 	if err != nil {
@@ -79,9 +79,14 @@ func TestWrongContext(t *testing.T) {
 		context map[string]any
 		want    string
 	}{
-		"mistyped":       {map[string]any{"batchSise": "1"}, "context shardquota:batchSise: there is no such choice"},
-		"no number":      {map[string]any{"batchSize": "many"}, `context shardquota:batchSize: "many" is not a whole number`},
-		"no truth":       {map[string]any{"paused": "soon"}, `context shardquota:paused: "soon" is neither true nor false`},
+		"mistyped":  {map[string]any{"batchSise": "1"}, "context shardquota:batchSise: there is no such choice"},
+		"no number": {map[string]any{"batchSize": "many"}, `context shardquota:batchSize: "many" is not a whole number`},
+		"no truth":  {map[string]any{"paused": "soon"}, `context shardquota:paused: "soon" is neither true nor false`},
+		"zero":      {map[string]any{"usageDays": "0"}, "context shardquota:usageDays: 0 would mean the default"},
+		"a list":    {map[string]any{"windows": []string{"hourly"}}, "context shardquota:windows: give it as a text"},
+		"encryption of an existing table": {map[string]any{
+			"tableArn": "arn:aws:dynamodb:eu-west-1:111122223333:table/t", "streamArn": "arn:aws:dynamodb:eu-west-1:111122223333:table/t/stream/1", "encryption": "AWS_MANAGED",
+		}, "the properties of Table have no effect"},
 		"no tag":         {map[string]any{"tags": "team"}, `context shardquota:tags: "team" is not name=value`},
 		"several":        {map[string]any{"paused": "soon", "x": "", "memoryMB": "1.5"}, "memoryMB: \"1.5\" is not a whole number\ncontext shardquota:paused"},
 		"out of range":   {map[string]any{"parallel": "11"}, "Mapping.Parallel is 11, not within 1 and 10"},
@@ -131,6 +136,11 @@ func TestStack(t *testing.T) {
 		made.AllResourcesProperties(jsii.String("AWS::CloudWatch::Alarm"), map[string]any{
 			"AlarmActions": assertions.Match_AnyValue(), "OKActions": assertions.Match_AnyValue(),
 		})
+		made.HasResourceProperties(jsii.String("AWS::SNS::TopicPolicy"), map[string]any{"PolicyDocument": map[string]any{
+			"Statement": assertions.Match_ArrayWith(&[]any{assertions.Match_ObjectLike(&map[string]any{
+				"Effect": "Deny", "Condition": map[string]any{"Bool": map[string]any{"aws:SecureTransport": "false"}},
+			})}),
+		}})
 	})
 }
 
