@@ -186,8 +186,10 @@ type addUsage func(context.Context, table.Usage) (table.UsageResult, error)
 // and an operator who drives again what it gave up on.
 type feed struct {
 	*world
-	r      *rand.Rand
-	faults int // percent of the writes and of the deliveries that fail
+	r       *rand.Rand
+	faults  int  // percent of the writes and of the deliveries that fail
+	refunds int  // percent of the writes that give back
+	recur   bool // all writes are of one limit and amount
 
 	log       []aggregator.Delivery
 	discarded [][]aggregator.Delivery
@@ -198,7 +200,7 @@ type feed struct {
 
 func newFeed(t testing.TB, seed uint64, wrap func(*memory.Store) addUsage) *feed {
 	f := &feed{
-		world: newWorld(t), r: rand.New(rand.NewPCG(seed, 7)), faults: 30,
+		world: newWorld(t), r: rand.New(rand.NewPCG(seed, 7)), faults: 30, refunds: 20,
 		sums: map[int64]map[string]int64{}, events: map[int64]int64{},
 	}
 	inner := wrap(f.store)
@@ -213,14 +215,13 @@ func newFeed(t testing.TB, seed uint64, wrap func(*memory.Store) addUsage) *feed
 		return result, err
 	}
 	f.agg.Concurrency = 1
-	f.writeAll()
 	return f
 }
 
 func (f *feed) chance(percent int) bool { return f.r.IntN(100) < percent }
 
 // writeAll makes the stream: what clients write to three shards in two hours. No
-// two sums of what is consumed are equal.
+// two sums of what is consumed are equal, or nearly all recur.
 func (f *feed) writeAll() {
 	at := noon + hour - 60*second
 	var items [3]table.Item
@@ -229,6 +230,9 @@ func (f *feed) writeAll() {
 		shard := f.r.IntN(3)
 		old := items[shard]
 		limit, amount := []string{"rpm", "tpm"}[f.r.IntN(2)], 1+f.r.Int64N(1<<40)
+		if f.recur {
+			limit, amount = "rpm", 1000
+		}
 		switch {
 		case old == nil:
 			items[shard] = build(large(shard), attrs{table.Attr(limit, table.FieldConsumed): amount})
@@ -236,7 +240,7 @@ func (f *feed) writeAll() {
 			items[shard] = build(old, attrs{table.AttrValid: int(f.r.Int64N(1 << 40))})
 			f.log = append(f.log, f.write(at, old, items[shard]))
 			continue
-		case f.chance(20):
+		case f.chance(f.refunds):
 			amount = -amount
 			fallthrough
 		default:
@@ -309,6 +313,7 @@ func (f *feed) redrive() {
 // run delivers the stream and drives again all that was discarded, while the
 // stream goes on and after it, and returns what is wrong in the end.
 func (f *feed) run() (wrong []string) {
+	f.writeAll()
 	for rest := f.log; len(rest) > 0; {
 		n := min(1+f.r.IntN(8), len(rest))
 		f.deliver(rest[:n], 1+f.r.IntN(2))
@@ -347,7 +352,12 @@ func (f *feed) check() (wrong []string) {
 		}
 		want += fmt.Sprint("events ", f.events[start])
 		text := events.Hourly.Text(events.Hourly.Start(start))
-		if got := f.usage(acme, "hourly", text); got != want {
+		got := f.usage(acme, "hourly", text)
+		if f.recur { // what is missing but was nothing in sum is not missed
+			got, _, _ = strings.Cut(got, "events")
+			want, _, _ = strings.Cut(want, "events")
+		}
+		if got != want {
 			wrong = append(wrong, fmt.Sprintf("%s: %s, not %s", text, got, want))
 		}
 		for shard, runs := range f.counted(start) {
@@ -357,6 +367,18 @@ func (f *feed) check() (wrong []string) {
 		}
 	}
 	return wrong
+}
+
+// Clients that take and give back the same amount again and again leave totals
+// that recur, which gaps cannot be told by.
+func TestUsageExactlyOnceWhereTotalsRecur(t *testing.T) {
+	for seed := range uint64(300) {
+		f := newFeed(t, seed, sound)
+		f.recur, f.refunds = true, 45
+		if wrong := f.run(); wrong != nil {
+			t.Fatalf("seed %d: %s", seed, strings.Join(wrong, "\n"))
+		}
+	}
 }
 
 func sound(store *memory.Store) addUsage { return store.AddUsage }

@@ -53,34 +53,29 @@ func (c Counted) Has(mark string) bool {
 
 // With returns what is counted when records are counted too, each a run of its
 // own that c does not have. A record that goes on where a run ends, by its
-// totals, becomes part of it: nothing was consumed between them. So the runs
-// follow from which records are counted, and not from the order in which they
-// were or how many at once, unless there are too many runs.
+// totals, becomes part of it: nothing was consumed between them. So, unless
+// totals recur or there are too many runs, the runs follow from which records
+// are counted, and not from the order in which they were or how many at once.
 func (c Counted) With(records ...Run) Counted {
-	next := slices.Clone(c)
-	for _, record := range records {
-		at, _ := slices.BinarySearchFunc(next, record, func(a, b Run) int { return strings.Compare(a.First.Mark, b.First.Mark) })
-		next = slices.Insert(next, at, record)
-		for _, right := range []int{at + 1, at} {
-			if right > 0 && right < len(next) && next[right-1].Last.meets(next[right].First) {
-				next = next.joined(right)
-			}
+	all := append(slices.Clone(c), records...)
+	slices.SortFunc(all, func(a, b Run) int { return strings.Compare(a.First.Mark, b.First.Mark) })
+	var next Counted
+	for _, run := range all {
+		if last := len(next) - 1; last >= 0 && next[last].Last.meets(run.First) {
+			next[last].Last = run.Last
+			continue
 		}
+		next = append(next, run)
 	}
-	for len(next) > MaxRuns {
-		next = next.joined(1)
+	if spare := len(next) - MaxRuns; spare > 0 {
+		next[spare].First = next[0].First
+		next = next[spare:]
 	}
 	return next
 }
 
 // meets reports whether nothing was consumed between two edges.
 func (e Edge) meets(other Edge) bool { return e.Total != "" && e.Total == other.Total }
-
-// joined makes one run of a run and the one before it, in place.
-func (c Counted) joined(right int) Counted {
-	c[right-1].Last = c[right].Last
-	return slices.Delete(c, right, right+1)
-}
 
 // Texts are the values of the mark and of the runs attribute; an empty one is
 // an absent attribute.
@@ -106,6 +101,9 @@ func (e Edge) text() string {
 // parseCounted is the inverse of Texts. Without runs all up to the mark is
 // counted, so that nothing can be counted twice.
 func parseCounted(mark, runs string) (c Counted, ok bool) {
+	if strings.Count(runs, ",") >= 2*MaxRuns {
+		return nil, false // more than With keeps
+	}
 	edges := strings.Split(runs+","+mark, ",")
 	if mark == "" || len(edges)%2 != 0 {
 		return nil, false

@@ -43,6 +43,20 @@ func texts(c table.Counted) string {
 	return runs + " | " + mark
 }
 
+// Records of a gap that is filled in by one update may consume nothing in sum,
+// so that those before them go on where those after them do. What is counted
+// must be readable then, whichever of them come first.
+func TestCountedWithARefundInAGap(t *testing.T) {
+	around := []table.Run{record(1, 0, 1), record(6, 2, 3)}
+	gap := []table.Run{record(2, 1, 2), record(3, 2, 9), record(4, 9, 2)} // spent and all given back
+	for _, records := range [][]table.Run{gap, {gap[1], gap[2], gap[0]}, {gap[2], gap[0], gap[1]}} {
+		counted := table.Counted(nil).With(around...).With(records...)
+		if got, want := texts(counted), "001 t0 | 006 t3"; got != want {
+			t.Errorf("%s, not %s", got, want)
+		}
+	}
+}
+
 func TestCountedWith(t *testing.T) {
 	for _, c := range []struct {
 		name    string
