@@ -54,16 +54,15 @@ func bucketPK(entity string, shard int) string {
 	return fmt.Sprintf("%s/BUCKET#%s#%s#%d", namespace, entity, resource, shard)
 }
 
-// farHour is the hour twelve hours from now: a daily reset then is as far from
-// this test on either side as can be.
-func farHour() int { return (time.Now().UTC().Hour() + 12) % 24 }
+// farHour is the hour twelve hours from a time: a daily reset then is as far
+// from it on either side as can be.
+func farHour(now time.Time) int { return (now.UTC().Hour() + 12) % 24 }
 
-// create puts shard 0 of an entity with the first consumption taken off. Each
-// change is made to the item before it is put.
-func (w *writer) create(entity string, limits []limit, amounts map[string]int64, changes ...func(item)) {
-	w.t.Helper()
-	now := time.Now()
-	edge := time.Date(now.Year(), now.Month(), now.Day(), farHour(), 0, 0, 0, time.UTC)
+// newBucket is shard 0 of an entity as a client makes it at a time, with the
+// first consumption taken off.
+func newBucket(now time.Time, entity string, limits []limit, amounts map[string]int64) item {
+	now = now.UTC()
+	edge := time.Date(now.Year(), now.Month(), now.Day(), farHour(now), 0, 0, 0, time.UTC)
 	for !edge.After(now) {
 		edge = edge.AddDate(0, 0, 1)
 	}
@@ -75,7 +74,7 @@ func (w *writer) create(entity string, limits []limit, amounts map[string]int64,
 		"entity_id": table.S(entity), "resource": table.S(resource), "cascade": &types.AttributeValueMemberBOOL{},
 		"pinc": table.S("f29cc26c3a706da1"), // a client's own business; new shards must have it too
 		"rf":   num(now.UnixMilli()), "vu": num(edge.UnixMilli()), "shard_count": num(1),
-		"rsched": table.S(fmt.Sprintf("1m0h%d", farHour())), "sched_tz": table.S("UTC"),
+		"rsched": table.S(fmt.Sprintf("1m0h%d", farHour(now))), "sched_tz": table.S("UTC"),
 	}
 	for _, l := range slices.Concat(limits, []limit{{"wcu", 1_000_000, 1_000_000, 1000}}) {
 		prefix := "b_" + l.name
@@ -87,6 +86,14 @@ func (w *writer) create(entity string, limits []limit, amounts map[string]int64,
 			i[prefix+"_rsched"] = table.S("-") // the item's reset schedule is the quotas'
 		}
 	}
+	return i
+}
+
+// create puts shard 0 of an entity with the first consumption taken off. Each
+// change is made to the item before it is put.
+func (w *writer) create(entity string, limits []limit, amounts map[string]int64, changes ...func(item)) {
+	w.t.Helper()
+	i := newBucket(time.Now(), entity, limits, amounts)
 	for _, change := range changes {
 		change(i)
 	}

@@ -30,7 +30,7 @@ func (s *Store) Create(ctx context.Context, creation table.Creation) (table.Crea
 		TransactItems:          items,
 		ClientRequestToken:     &token,
 		ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
-	})
+	}, intact)
 	var cancelled *types.TransactionCanceledException
 	if errors.As(err, &cancelled) {
 		s.meter.refused("TransactWriteItems")

@@ -124,8 +124,9 @@ func mayPass(err error) bool {
 	return retryable.IsErrorRetryable(err) == aws.TrueTernary
 }
 
+// passingStatus is also that of a success: then the answer could not be read.
 func passingStatus(status int) bool {
-	return status >= http.StatusInternalServerError || status == http.StatusTooManyRequests
+	return status < http.StatusMultipleChoices || status >= http.StatusInternalServerError || status == http.StatusTooManyRequests
 }
 
 func reasonCodes(cancelled *types.TransactionCanceledException) []string {

@@ -2,11 +2,9 @@ package dynamo_test
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
@@ -85,35 +83,6 @@ func answering(status int, body string) *dynamodb.Client {
 // service is the body of an error of the service's.
 func service(code, message string) string {
 	return `{"__type":"com.amazonaws.dynamodb.v20120810#` + code + `","message":"` + message + `"}`
-}
-
-// errLost is a connection that ends after the request was sent.
-var errLost = errors.New("read: connection reset by peer")
-
-// lossy passes requests on, but loses the answers to the first so many of an
-// operation.
-type lossy struct {
-	operation string
-
-	mu   sync.Mutex
-	lose int
-	sent int // requests of the operation that were passed on
-}
-
-func (l *lossy) Do(request *http.Request) (*http.Response, error) {
-	response, err := http.DefaultClient.Do(request)
-	if err != nil || !strings.HasSuffix(request.Header.Get("X-Amz-Target"), "."+l.operation) {
-		return response, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.sent++
-	if l.lose == 0 {
-		return response, nil
-	}
-	l.lose--
-	response.Body.Close()
-	return nil, errLost
 }
 
 // bucket is a bucket item with a quota of 8000 that was granted at 1.

@@ -3,7 +3,6 @@ package dynamo_test
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 
-	"github.com/shardquota/shardquota/internal/dynoxide"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/dynamo"
 )
@@ -83,30 +81,6 @@ func TestBrokenAnswers(t *testing.T) {
 	}
 }
 
-// A connection that fails, or does not get anywhere.
-func TestConnectionErrors(t *testing.T) {
-	for name, trip := range map[string]roundTrip{
-		"reset":   func(*http.Request) (*http.Response, error) { return nil, errLost },
-		"ended":   func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF },
-		"timeout": func(*http.Request) (*http.Response, error) { return nil, context.DeadlineExceeded },
-		"cut": func(request *http.Request) (*http.Response, error) {
-			body := io.NopCloser(io.MultiReader(strings.NewReader(`{"Item":`), failing{}))
-			return &http.Response{StatusCode: 200, Header: http.Header{}, Body: body, Request: request}, nil
-		},
-	} {
-		store := dynamo.New(over("http://dynamodb.test", 2, trip), "t")
-		for _, call := range calls {
-			if _, err := call.do(t.Context(), store); !errors.Is(err, table.ErrRetry) {
-				t.Errorf("%s: %s: %v", call.name, name, err)
-			}
-		}
-	}
-}
-
-type failing struct{}
-
-func (failing) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
-
 // A deadline that passes while the service is silent.
 func TestDeadline(t *testing.T) {
 	for _, call := range calls {
@@ -148,62 +122,6 @@ func TestErrorsHoldNothingThatWasSent(t *testing.T) {
 	}
 }
 
-// lossyStore is a Store over a table that holds seed, which loses the first
-// answer to an operation; the client makes so many attempts.
-func lossyStore(t *testing.T, operation string, attempts int) (*dynamo.Store, raw, *lossy) {
-	t.Helper()
-	client := dynoxide.Client(t)
-	name := dynoxide.NewTable(t, client)
-	items := raw{client, name}
-	for _, item := range seed() {
-		items.Put(t, item)
-	}
-	faulty := &lossy{operation: operation, lose: 1}
-	return dynamo.New(over(dynoxide.Start(t), attempts, faulty), name), items, faulty
-}
-
-// lostAnswers are what each write answers when it is made again after it had
-// landed, and how that shows that it did.
-var lostAnswers = []struct {
-	call
-	check func(t *testing.T, answer any, items raw)
-}{
-	{calls[1], func(t *testing.T, answer any, items raw) {
-		if got := answer.(table.UsageResult); got.Applied || !got.Counted[0].Has("12") {
-			t.Errorf("got %+v, not what landed as counted", got)
-		}
-		key := usage().Key
-		numbers(t, items, key.PK(), key.SK(), map[string]string{"tokens.in": "1.5", "calls-day": "0.002", "total_events": "2"})
-	}},
-	{calls[2], func(t *testing.T, answer any, items raw) {
-		got := answer.(table.PassResult)
-		if got.Applied || got.Current == nil || got.Current.Refilled != now || got.Current.Limit("calls").Balance != 7950 {
-			t.Errorf("got %+v, not the item as the pass left it", got)
-		}
-		numbers(t, items, group.At(0).PK(), table.StateSK, map[string]string{"b_calls_tk": "7950", "b_calls_gc": "4"})
-	}},
-	{calls[3], func(t *testing.T, answer any, items raw) {
-		if want := (table.DoubleResult{Count: 8}); answer != want {
-			t.Errorf("got %+v", answer)
-		}
-		numbers(t, items, group.At(0).PK(), table.StateSK, map[string]string{"shard_count": "8"})
-	}},
-	{call{"raise", "UpdateItem", calls[4].do}, func(t *testing.T, answer any, items raw) {
-		got := answer.([]table.Sibling)[1]
-		if got.Raised || got.Bucket.Count != 4 || *got.Bucket.Limit("calls").Grant != 2 {
-			t.Errorf("got %+v, not the image that the raise left", got)
-		}
-		numbers(t, items, group.At(1).PK(), table.StateSK, map[string]string{"shard_count": "4", "b_calls_gc": "2"})
-	}},
-	{calls[5], func(t *testing.T, answer any, items raw) {
-		if answer != table.Created {
-			t.Errorf("got %v", answer)
-		}
-		numbers(t, items, group.At(0).PK(), table.StateSK, map[string]string{"b_calls_tk": "6000"})
-		numbers(t, items, group.At(2).PK(), table.StateSK, map[string]string{"b_calls_tk": "2000"})
-	}},
-}
-
 // numbers fails the test unless a stored item has the numbers.
 func numbers(t *testing.T, items raw, pk, sk string, want map[string]string) {
 	t.Helper()
@@ -213,35 +131,6 @@ func numbers(t *testing.T, items raw, pk, sk string, want map[string]string) {
 		if number == nil || number.Value != text {
 			t.Errorf("%s is %v, not %s", name, item[name], text)
 		}
-	}
-}
-
-// A write whose answer is lost lands once, and whoever makes it again learns
-// that it did: the client by itself, or the caller after an error.
-func TestLostAnswers(t *testing.T) {
-	for _, c := range lostAnswers {
-		t.Run(c.name+"/the client retries", func(t *testing.T) {
-			store, items, faulty := lossyStore(t, c.operation, 3)
-			answer, err := c.do(t.Context(), store)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.check(t, answer, items)
-			if faulty.sent != 2 {
-				t.Errorf("%d requests, not 2", faulty.sent)
-			}
-		})
-		t.Run(c.name+"/the caller retries", func(t *testing.T) {
-			store, items, _ := lossyStore(t, c.operation, 1)
-			if _, err := c.do(t.Context(), store); !errors.Is(err, table.ErrRetry) {
-				t.Fatalf("got %v", err)
-			}
-			answer, err := c.do(t.Context(), store)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c.check(t, answer, items)
-		})
 	}
 }
 

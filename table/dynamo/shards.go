@@ -127,7 +127,7 @@ func (s *Store) readBatch(ctx context.Context, keys []map[string]types.Attribute
 	output, err := s.client.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{
 		RequestItems:           map[string]types.KeysAndAttributes{s.table: {Keys: keys, ConsistentRead: new(true)}},
 		ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
-	})
+	}, intact)
 	if err != nil {
 		return nil, nil, err
 	}

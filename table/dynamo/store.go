@@ -105,7 +105,7 @@ func (s *Store) get(ctx context.Context, operation string, key table.Item) (tabl
 		Key:                    key,
 		ConsistentRead:         new(true),
 		ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
-	})
+	}, intact)
 	if err != nil {
 		return nil, failure(operation, err, secrets{}.of(key))
 	}
@@ -133,7 +133,7 @@ func (s *Store) update(ctx context.Context, operation string, key table.Item, e 
 		ReturnValues:                        want,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 		ReturnConsumedCapacity:              types.ReturnConsumedCapacityTotal,
-	})
+	}, intact)
 	if image, ok := conditionFailed(err); ok {
 		s.meter.refused("UpdateItem")
 		return image, true, nil

@@ -1,0 +1,378 @@
+package dynamo_test
+
+import (
+	"context"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/shardquota/shardquota/internal/dynoxide"
+	"github.com/shardquota/shardquota/internal/faultproxy"
+	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
+	"github.com/shardquota/shardquota/table/dynamo"
+)
+
+// site is a place in the Store that makes a request: the method that does, and
+// an operation that comes by it once. A method can stand for two.
+type site struct {
+	method    string
+	operation string // the service's name for the request
+	do        func(context.Context, *dynamo.Store) (any, error)
+	again     func(t *testing.T, answer any, items raw) // what is answered where it had landed; nil for a read
+}
+
+// sites are all of them: TestSitesAreAll.
+var sites = []site{
+	{"Read", "GetItem", calls[0].do, nil},
+	{"Get", "GetItem", func(ctx context.Context, s *dynamo.Store) (any, error) {
+		return s.Get(ctx, group.At(0).PK(), table.StateSK)
+	}, nil},
+	{"AddUsage", "UpdateItem", calls[1].do, func(t *testing.T, answer any, items raw) {
+		if got := answer.(table.UsageResult); got.Applied || !got.Counted[0].Has("12") {
+			t.Errorf("got %+v, not what landed as counted", got)
+		}
+		key := usage().Key
+		numbers(t, items, key.PK(), key.SK(), map[string]string{"tokens.in": "1.5", "calls-day": "0.002", "total_events": "2"})
+	}},
+	{"Pass", "UpdateItem", calls[2].do, func(t *testing.T, answer any, items raw) {
+		got := answer.(table.PassResult)
+		if got.Applied || got.Current == nil || got.Current.Refilled != now || got.Current.Limit("calls").Balance != 7950 {
+			t.Errorf("got %+v, not the item as the pass left it", got)
+		}
+		numbers(t, items, group.At(0).PK(), table.StateSK, map[string]string{"b_calls_tk": "7950", "b_calls_gc": "4"})
+	}},
+	{"Pass", "UpdateItem", func(ctx context.Context, s *dynamo.Store) (any, error) {
+		// Nothing but the time of the last pass keeps this one from adding twice.
+		b := decode(seed()[0])
+		return s.Pass(ctx, b, &quota.Pass{
+			Changes: []quota.Change{{Limit: "calls", Read: 8000, Delta: 30}}, Refilled: now, Count: 4, ExpectRefilled: now - 1000,
+		})
+	}, func(t *testing.T, answer any, items raw) {
+		if got := answer.(table.PassResult); got.Applied || got.Current == nil || got.Current.Refilled != now {
+			t.Errorf("got %+v, not the item as the pass left it", got)
+		}
+		numbers(t, items, group.At(0).PK(), table.StateSK, map[string]string{"b_calls_tk": "8030"})
+	}},
+	{"Double", "UpdateItem", calls[3].do, func(t *testing.T, answer any, items raw) {
+		if want := (table.DoubleResult{Count: 8}); answer != want {
+			t.Errorf("got %+v", answer)
+		}
+		numbers(t, items, group.At(0).PK(), table.StateSK, map[string]string{"shard_count": "8"})
+	}},
+	{"readShards", "BatchGetItem", calls[4].do, nil},
+	{"raise", "UpdateItem", calls[4].do, func(t *testing.T, answer any, items raw) {
+		got := answer.([]table.Sibling)[1]
+		if got.Raised || got.Bucket.Count != 4 || *got.Bucket.Limit("calls").Grant != 2 {
+			t.Errorf("got %+v, not the image that the raise left", got)
+		}
+		numbers(t, items, group.At(1).PK(), table.StateSK, map[string]string{"shard_count": "4", "b_calls_gc": "2"})
+	}},
+	{"Create", "TransactWriteItems", calls[5].do, func(t *testing.T, answer any, items raw) {
+		if answer != table.Created {
+			t.Errorf("got %v", answer)
+		}
+		numbers(t, items, group.At(0).PK(), table.StateSK, map[string]string{"b_calls_tk": "6000"})
+		numbers(t, items, group.At(2).PK(), table.StateSK, map[string]string{"b_calls_tk": "2000"})
+	}},
+	{"Freeze", "UpdateItem", func(ctx context.Context, s *dynamo.Store) (any, error) {
+		return nil, s.Freeze(ctx, group.At(1), []quota.Freeze{{Limit: "calls", Grant: 2}})
+	}, func(t *testing.T, _ any, items raw) {
+		numbers(t, items, group.At(1).PK(), table.StateSK, map[string]string{"b_calls_gc": "2"})
+	}},
+}
+
+// TestEveryFaultAtEverySite lets every fault that may pass befall every request
+// of the Store, until the client gives up and only once. Either way nothing is
+// lost and nothing is done twice.
+func TestEveryFaultAtEverySite(t *testing.T) {
+	for _, s := range sites {
+		t.Run(s.method, func(t *testing.T) {
+			t.Parallel()
+			want := s.undisturbed(t)
+			for _, fault := range faultproxy.Befalling(s.operation) {
+				t.Run(fault.Name+"/until the client gives up", func(t *testing.T) { s.fails(t, fault, want) })
+				t.Run(fault.Name+"/once", func(t *testing.T) { s.recovers(t, fault, want) })
+			}
+		})
+	}
+}
+
+// undisturbed is the table that the operation leaves where nothing goes wrong.
+func (s site) undisturbed(t *testing.T) []string {
+	w := newWire(t)
+	if _, err := s.do(t.Context(), w.store(3)); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.requests(s.method); n != 1 {
+		t.Fatalf("%d requests at %s, not 1", n, s.method)
+	}
+	return w.dump(t)
+}
+
+// attempts is how often the client of these tests makes a request, and a batch
+// read is asked for what it left.
+const attempts = 3
+
+// fails: the error says that the call may be made again, and that call does
+// what was left to do.
+func (s site) fails(t *testing.T, fault faultproxy.Fault, want []string) {
+	w := newWire(t)
+	before := w.dump(t)
+	w.spoil(s.method, fault, attempts+1)
+	store := w.store(attempts)
+	_, err := s.do(t.Context(), store)
+	if fault.Is(faultproxy.Partly) {
+		// Two keys of the four, one of the two, and the last: it gets there.
+		if err != nil || w.requests(s.method) != 3 {
+			t.Errorf("%d requests: %v", w.requests(s.method), err)
+		}
+		same(t, "bit by bit", w.dump(t), want)
+		return
+	}
+	if !errors.Is(err, table.ErrRetry) {
+		t.Errorf("got %v, no error that may pass", err)
+	}
+	tries := 1
+	if retried(fault) {
+		tries = attempts
+	}
+	if n := w.requests(s.method); n != tries {
+		t.Errorf("%d requests, want %d", n, tries)
+	}
+	if landed := fault.Lands && s.again != nil; landed {
+		same(t, "after the failure", w.dump(t), want)
+	} else {
+		same(t, "after the failure", w.dump(t), before)
+	}
+	w.Spoil(faultproxy.Nothing)
+	answer, err := s.do(t.Context(), store)
+	if err != nil {
+		t.Fatalf("made again: %v", err)
+	}
+	if n := w.requests(s.method); n != 1 && (s.method != "raise" || !fault.Lands || n != 0) {
+		t.Errorf("made again: %d requests", n)
+	}
+	same(t, "made again", w.dump(t), want)
+	if fault.Lands && s.again != nil {
+		s.again(t, answer, w.raw)
+	}
+}
+
+// recovers: what the client does by itself about one fault.
+func (s site) recovers(t *testing.T, fault faultproxy.Fault, want []string) {
+	w := newWire(t)
+	w.spoil(s.method, fault, 1)
+	answer, err := s.do(t.Context(), w.store(attempts))
+	if !retried(fault) {
+		if !errors.Is(err, table.ErrRetry) || w.requests(s.method) != 1 {
+			t.Errorf("%d requests: %v", w.requests(s.method), err)
+		}
+		return
+	}
+	if err != nil || w.requests(s.method) != 2 {
+		t.Errorf("%d requests: %v", w.requests(s.method), err)
+	}
+	same(t, "afterwards", w.dump(t), want)
+	if err == nil && fault.Lands && s.again != nil {
+		s.again(t, answer, w.raw)
+	}
+}
+
+// retried tells whether a request is made again at once: by the client, or for
+// the keys that a batch read left.
+func retried(fault faultproxy.Fault) bool {
+	return fault.Retried || fault.Is(faultproxy.Unprocessed) || fault.Is(faultproxy.Partly)
+}
+
+// wire is a table that holds seed, with a proxy on the way to it.
+type wire struct {
+	*faultproxy.Proxy
+	raw
+}
+
+func newWire(t *testing.T) wire {
+	t.Helper()
+	client := dynoxide.Client(t)
+	w := wire{faultproxy.Start(t, dynoxide.Start(t)), raw{client, dynoxide.NewTable(t, client, streamless)}}
+	for _, item := range seed() {
+		w.Put(t, item)
+	}
+	return w
+}
+
+// streamless is a table whose writes nobody follows: dynoxide slows down with
+// the records of a stream.
+func streamless(input *dynamodb.CreateTableInput) { input.StreamSpecification = nil }
+
+// store is a Store over the proxy that waits for nothing.
+func (w wire) store(attempts int) *dynamo.Store {
+	return dynamo.New(sited{w.Client(attempts)}, w.table, dynamo.Backoff(attempts, func(int) time.Duration { return 0 }))
+}
+
+// spoil lets a fault befall the first so many requests at a site.
+func (w wire) spoil(method string, fault faultproxy.Fault, times int) {
+	w.Spoil(func(request faultproxy.Request) faultproxy.Fault {
+		if request.Header.Get(siteHeader) != method || times == 0 {
+			return faultproxy.None
+		}
+		times--
+		return fault
+	})
+}
+
+// requests counts what was asked at a site since the proxy was last told what
+// to spoil.
+func (w wire) requests(method string) int {
+	count := 0
+	for _, passed := range w.Seen() {
+		if passed.Header.Get(siteHeader) == method {
+			count++
+		}
+	}
+	return count
+}
+
+// dump is the whole table, one item a line, sorted.
+func (w wire) dump(t *testing.T) []string {
+	t.Helper()
+	var lines []string
+	for _, item := range w.Items(t) {
+		line, err := table.FormatItem(item)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, string(line))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func same(t *testing.T, when string, got, want []string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s:\n got %s\nwant %s", when, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+	}
+}
+
+// siteHeader tells the proxy which method of the Store makes a request.
+const siteHeader = "X-Test-Site"
+
+// sited is a client that sets it.
+type sited struct{ *dynamodb.Client }
+
+func (c sited) GetItem(ctx context.Context, input *dynamodb.GetItemInput, options ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	return c.Client.GetItem(ctx, input, append(options, atSite())...)
+}
+
+func (c sited) UpdateItem(ctx context.Context, input *dynamodb.UpdateItemInput, options ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	return c.Client.UpdateItem(ctx, input, append(options, atSite())...)
+}
+
+func (c sited) BatchGetItem(ctx context.Context, input *dynamodb.BatchGetItemInput, options ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
+	return c.Client.BatchGetItem(ctx, input, append(options, atSite())...)
+}
+
+func (c sited) TransactWriteItems(ctx context.Context, input *dynamodb.TransactWriteItemsInput, options ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
+	return c.Client.TransactWriteItems(ctx, input, append(options, atSite())...)
+}
+
+func atSite() func(*dynamodb.Options) {
+	return dynamodb.WithAPIOptions(smithyhttp.SetHeaderValue(siteHeader, callingSite()))
+}
+
+// plumbing are the Store's methods that make requests for others of its methods.
+var plumbing = []string{"get", "update", "readBatch"}
+
+// callingSite is the method of the Store that is being carried out, but for the
+// plumbing.
+func callingSite() string {
+	var pcs [32]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	for {
+		frame, more := frames.Next()
+		_, method, ok := strings.Cut(frame.Function, "/table/dynamo.(*Store).")
+		if ok && !slices.Contains(plumbing, method) {
+			return method
+		}
+		if !more {
+			return ""
+		}
+	}
+}
+
+// TestSitesAreAll reads the Store's sources: sites are all the methods that make
+// a request, and each makes it in one place.
+func TestSitesAreAll(t *testing.T) {
+	found := map[string]int{}
+	for _, declaration := range declarations(t) {
+		if slices.Contains(plumbing, declaration.Name.Name) {
+			continue
+		}
+		ast.Inspect(declaration, func(node ast.Node) bool {
+			if call, ok := node.(*ast.CallExpr); ok && requests(call) {
+				found[declaration.Name.Name]++
+			}
+			return true
+		})
+	}
+	want := map[string]int{}
+	for _, s := range sites {
+		want[s.method] = 1
+	}
+	if !maps.Equal(found, want) {
+		t.Errorf("the sources make requests in %v, the tests know %v", found, want)
+	}
+}
+
+// declarations are the functions of this package outside of its tests.
+func declarations(t *testing.T) []*ast.FuncDecl {
+	t.Helper()
+	files, err := os.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*ast.FuncDecl
+	for _, file := range files {
+		if name := file.Name(); !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file.Name(), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range parsed.Decls {
+			if declaration, ok := d.(*ast.FuncDecl); ok {
+				all = append(all, declaration)
+			}
+		}
+	}
+	return all
+}
+
+// requests reports whether a call is one of the client or of the plumbing: of
+// s.client.X, or of s.X.
+func requests(call *ast.CallExpr) bool {
+	method, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return false
+	}
+	switch of := method.X.(type) {
+	case *ast.SelectorExpr:
+		return of.Sel.Name == "client"
+	case *ast.Ident:
+		return of.Name == "s" && slices.Contains(plumbing, method.Sel.Name)
+	}
+	return false
+}
