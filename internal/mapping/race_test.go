@@ -1,0 +1,9 @@
+//go:build race
+
+package mapping_test
+
+// The race detector is slow.
+const (
+	corpus = 6   // simulations
+	steps  = 500 // of each
+)

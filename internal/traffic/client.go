@@ -1,0 +1,243 @@
+package traffic
+
+import (
+	"context"
+
+	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
+)
+
+// Client is a program that uses the table, with a clock of its own.
+type Client struct {
+	Table   *Table
+	Now     int64 // what its clock says, epoch ms
+	Careful bool  // it brings a bucket up to date before every use
+	Rules   Rules
+}
+
+// Rules are where a client can be told to break them. The zero value keeps to
+// all.
+type Rules struct {
+	Uncapped bool // a refund may lift a balance above its ceiling
+	Backward bool // a pass takes the client's time, also where that is before the last pass
+}
+
+var background = context.Background()
+
+// Spend takes an amount of a limit off a shard that it drew, and says whether
+// it could. It looks at the clock only where the bucket must not be used
+// without, or has too little.
+func (c Client) Spend(key table.Key, limit string, amount int64) bool {
+	b := c.Table.At(key)
+	if b == nil {
+		c.Create(key)
+		if b = c.Table.At(key); b == nil {
+			return false
+		}
+	}
+	if valid := b.Valid == nil || *b.Valid > c.Now; c.Careful || !valid || b.Limit(limit).Balance < amount {
+		c.Refresh(key)
+		b = c.Table.At(key)
+	}
+	l := b.Limit(limit)
+	if l.Balance < amount || l.IsQuota() && !l.Current(b.Refilled, c.Now) {
+		return false
+	}
+	l.Balance -= amount
+	l.Consumed += amount
+	c.write(b)
+	return true
+}
+
+// Refund gives back what was spent of a shard, and returns how much of it is
+// lost, since a balance may not be lifted above its ceiling.
+func (c Client) Refund(key table.Key, limit string, amount int64) (lost int64) {
+	b := c.Table.At(key)
+	l := b.Limit(limit)
+	params, err := l.Effective(c.Now)
+	if err != nil {
+		panic(err)
+	}
+	given := amount
+	if !c.Rules.Uncapped {
+		given = max(0, min(amount, l.Ceiling(b.Count, params.Capacity)-l.Balance))
+	}
+	l.Balance += given
+	l.Consumed -= amount
+	c.write(b)
+	return amount - given
+}
+
+// write stores what a client spent or gave back, a write of the meter's.
+func (c Client) write(b *table.Bucket) {
+	meter := b.Limit(quota.WriteMeter)
+	meter.Balance -= 1000
+	meter.Consumed += 1000
+	b.Fill()
+	c.Table.Put(b.Item)
+}
+
+// Refresh brings a shard up to date: it opens a window where none is live, and
+// writes the pass.
+func (c Client) Refresh(key table.Key) {
+	b := c.Table.At(key)
+	if b != nil && c.opens(b) {
+		c.open(b)
+		return
+	}
+	for range 3 {
+		if b == nil {
+			return
+		}
+		pass := c.Plan(b)
+		if pass == nil {
+			return
+		}
+		result, _ := c.Table.Pass(background, b, pass)
+		if result.Applied {
+			return
+		}
+		b = result.Current
+	}
+}
+
+// Plan is the pass of a bucket as a client sees it, nil for none. Like the
+// aggregator's it always moves the bucket's time.
+func (c Client) Plan(b *table.Bucket) *quota.Pass {
+	if c.opens(b) {
+		return nil
+	}
+	pass := materialise(b, c.Now)
+	if pass.Refilled == pass.ExpectRefilled {
+		if len(pass.Changes) == 0 && pass.Valid == nil {
+			return nil
+		}
+		pass = materialise(b, b.Refilled+1)
+	}
+	if c.Rules.Backward && c.Now < b.Refilled {
+		return c.Table.backward(b, c.Now)
+	}
+	return pass
+}
+
+func materialise(b *table.Bucket, now int64) *quota.Pass {
+	pass, err := quota.Materialise(&b.Bucket, nil, now)
+	if err != nil {
+		panic(err)
+	}
+	return pass
+}
+
+// backward moves the time of a bucket's last pass back, as no client may.
+func (t *Table) backward(b *table.Bucket, now int64) *quota.Pass {
+	b.Item[table.AttrRefilled] = number(now)
+	t.Put(b.Item)
+	b.Refilled = now
+	return materialise(b, now)
+}
+
+// opens reports whether a use of the bucket has to open a window.
+func (c Client) opens(b *table.Bucket) bool {
+	for i := range b.Limits {
+		l := &b.Limits[i]
+		if l.Kind() == quota.Session && (l.Window.Start == nil || *l.Window.Start+l.Window.Length <= c.Now) {
+			return true
+		}
+	}
+	return false
+}
+
+// open starts a window on a shard and tells the others, where their own has
+// ended. It is a pass of the whole item.
+func (c Client) open(b *table.Bucket) {
+	for i := range b.Limits {
+		if l := &b.Limits[i]; l.Kind() == quota.Session {
+			l.Window.Start, l.Window.Mark = new(c.Now), new(l.Consumed)
+		}
+	}
+	materialise(b, c.Now).Apply(&b.Bucket)
+	b.Fill()
+	c.Table.Put(b.Item)
+	for shard := range quota.MaxShards {
+		if sibling := c.Table.At(b.Key.At(shard)); sibling != nil && shard != b.Shard {
+			c.tell(sibling)
+		}
+	}
+}
+
+// tell propagates the start of a window, now, and no tokens.
+func (c Client) tell(b *table.Bucket) {
+	told := false
+	for i := range b.Limits {
+		l := &b.Limits[i]
+		if l.Kind() != quota.Session || l.Window.Start != nil && *l.Window.Start+l.Window.Length > c.Now ||
+			l.Window.Applied == nil && b.Refilled >= c.Now {
+			continue
+		}
+		l.Window.Start, l.Window.Mark = new(c.Now), new(l.Consumed)
+		told = true
+	}
+	if told {
+		b.Valid = new(int64(0))
+		b.Fill()
+		c.Table.Put(b.Item)
+	}
+}
+
+// Create makes a shard that the client drew, if it is not there. Where a donor
+// changes twice it grants nothing this time.
+func (c Client) Create(key table.Key) {
+	for attempt := range 3 {
+		zero := c.Table.At(key.At(0))
+		if zero == nil || key.Shard >= zero.Count {
+			return
+		}
+		if c.opens(zero) {
+			c.open(zero)
+		} else if !zero.WindowsLive(c.Now) {
+			c.Refresh(key.At(0))
+		}
+		if c.try(key, zero.Count, attempt == 2) != table.DonorChanged {
+			return
+		}
+	}
+}
+
+func (c Client) try(key table.Key, count int, last bool) table.CreationOutcome {
+	family, err := c.Table.RaiseAndRead(background, key.Group, count, c.Now)
+	if err != nil || family[0].Bucket == nil || family[0].Bucket.Count != count {
+		return table.PinMoved
+	}
+	zero, now := family[0].Bucket, c.Now
+	for _, s := range family {
+		if s.Bucket != nil {
+			now = max(now, s.Bucket.Refilled)
+		}
+	}
+	if !zero.WindowsLive(now) {
+		return table.PinMoved
+	}
+	fundings, err := quota.Fund(&zero.Bucket, table.Buckets(family), key.Shard, count, now)
+	if err != nil {
+		panic(err)
+	}
+	for i := range fundings {
+		if last && fundings[i].Source == quota.Move {
+			fundings[i].Amount = 0
+		}
+	}
+	outcome, _ := c.Table.Create(background, table.Creation{
+		Bucket: table.NewShard(zero, key.Shard, count, now, fundings),
+		Moves:  quota.Moves(fundings), Terms: zero.Terms(),
+	})
+	return outcome
+}
+
+// Double doubles a group's shard count and tells the siblings.
+func (c Client) Double(group table.Group, limit int) {
+	zero := c.Table.At(group.At(0))
+	if zero.Count >= limit {
+		return
+	}
+	_, _ = c.Table.Double(background, group, zero.Count)
+}
