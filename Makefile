@@ -4,22 +4,25 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .ONESHELL:
-.PHONY: help test lint build replay synth bootstrap diff deploy destroy clean FORCE
+.PHONY: help test soak mutants lint build replay synth bootstrap diff deploy destroy clean FORCE
 
 # The recording that `make replay` runs the aggregator over.
 RECORDING ?= testdata/quota-walk.jsonl.gz
 
-# The same source and Go version give the same bytes, wherever they are built.
+# The same source and Go version give the same bytes, wherever they are built
+# and whatever `go env -w` has stored there. infra/build.go does the same.
+SETTINGS := GOFLAGS=-mod=readonly GOWORK=off GOFIPS140=off GOAMD64=v1 GOARM64=v8.0
 REPRODUCIBLE := -trimpath -buildvcs=false -ldflags '-s -w'
 
 # infra is a module of its own.
 MODULES := . infra
 
-# Choices for a deployment, such as ARGS='-c shardquota:projection=KEYS_ONLY'.
+# What else the CDK is to be told, such as ARGS='-c shardquota:paused=true'.
 ARGS ?=
 
-# Node 20 does for the CDK, though it says at length that it is old.
+# Node 20 does for the CDK, though everybody says at length that it is old.
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION := 20
+export NODE_NO_WARNINGS := 1
 
 help: ## List these targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 17
@@ -27,10 +30,17 @@ help: ## List these targets
 # The tests need dynoxide and the CDK. They can use the real client, and moto as
 # an AWS to deploy to, unless the environment names others.
 test: node_modules/.package-lock.json $(if $(and $(SHARDQUOTA_PYTHON),$(SHARDQUOTA_MOTO)),,.venv/ready) ## Run all tests; installs what they need first
-	if [ -e .venv/ready ]; then
+	@if [ -e .venv/ready ]; then
 		export SHARDQUOTA_PYTHON="$${SHARDQUOTA_PYTHON:-$$PWD/.venv/bin/python}" SHARDQUOTA_MOTO="$${SHARDQUOTA_MOTO:-$$PWD/.venv/bin/moto_server}"
 	fi
-	for module in $(MODULES); do (cd $$module && go test -race $(if $(CI),-count=1) ./...); done
+	for module in $(MODULES); do (cd $$module && go test -race -timeout 20m $(if $(CI),-count=1) ./...); done
+
+# How long make soak goes on; SEED=n repeats what a run has printed.
+SOAK ?= 2m
+
+soak: node_modules/.package-lock.json ## Mixed load with faults and restarts, for SOAK=2m
+	go test -race -count=1 -v -timeout 0 -run '^(TestSoak|TestFaultsAtEveryRequestOfABatch)$$' ./cmd/aggregator \
+		-soak=$(SOAK) $(if $(SEED),-soak.seed=$(SEED)) -faults.every
 
 node_modules/.package-lock.json: package-lock.json
 	npm ci --no-audit --no-fund
@@ -61,7 +71,8 @@ lint: ## Check the sources: gofmt, go vet, staticcheck, govulncheck
 build: dist/aggregator-arm64/bootstrap dist/aggregator-amd64/bootstrap bin/shardquota ## Build the function for both processors, and the tool
 
 dist/aggregator-%/bootstrap: FORCE
-	CGO_ENABLED=0 GOOS=linux GOARCH=$* go build $(REPRODUCIBLE) -tags lambda.norpc -o $@ ./cmd/aggregator
+	$(SETTINGS) CGO_ENABLED=0 GOOS=linux GOARCH=$* go build $(REPRODUCIBLE) -tags lambda.norpc -o $@ ./cmd/aggregator
+	chmod 755 $@
 
 bin/shardquota: FORCE
 	CGO_ENABLED=0 go build $(REPRODUCIBLE) -o $@ ./cmd/shardquota
