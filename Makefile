@@ -33,7 +33,15 @@ test: node_modules/.package-lock.json $(if $(and $(SHARDQUOTA_PYTHON),$(SHARDQUO
 	@if [ -e .venv/ready ]; then
 		export SHARDQUOTA_PYTHON="$${SHARDQUOTA_PYTHON:-$$PWD/.venv/bin/python}" SHARDQUOTA_MOTO="$${SHARDQUOTA_MOTO:-$$PWD/.venv/bin/moto_server}"
 	fi
-	for module in $(MODULES); do (cd $$module && go test -race -timeout 20m $(if $(CI),-count=1) ./...); done
+	for module in $(MODULES); do (cd $$module && go test -race -timeout 20m $(if $(CI),-count=1) -skip '$(SEARCH)' ./...); done
+	go test $(if $(CI),-count=1) -v -run '$(SEARCH)' ./internal/proof | grep -vE '^ *(===|---)'
+
+# One goroutine at a time moves in the search: the race detector has nothing to
+# find there, and would take most of the time.
+SEARCH := ^(TestSearch|TestMutants)$$
+
+mutants: ## Show that the search finds every rule left out
+	@go test -count=1 -v -run '^TestMutants$$' ./internal/proof | grep -vE '^ *(===|---)'
 
 # How long make soak goes on; SEED=n repeats what a run has printed.
 SOAK ?= 2m

@@ -406,6 +406,7 @@ func TestGapsDoNotDependOnCuts(t *testing.T) {
 	for seed := range uint64(50) {
 		f := newFeed(t, seed, sound)
 		f.faults = 0
+		f.writeAll()
 		kept := slices.DeleteFunc(slices.Clone(f.log), func(aggregator.Delivery) bool { return f.chance(20) })
 		f.sound(noon, kept...)
 		f.look()

@@ -6,110 +6,40 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/events"
+	"github.com/shardquota/shardquota/internal/fixture"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/memory"
 )
 
-// Noon is when these tests begin, 1 December 2026 UTC; midnight is the edge of
-// the calendar quotas' day before it.
 const (
-	midnight = int64(1796083200000)
-	noon     = midnight + 12*hour
-	hour     = int64(3_600_000)
-	second   = int64(1000)
+	midnight = fixture.Midnight
+	noon     = fixture.Noon
+	hour     = fixture.Hour
+	second   = fixture.Second
 )
 
-var acme = table.Group{Namespace: "ns1", Entity: "sk-live-acme", Resource: "gpt-4"}
+type attrs = fixture.Attrs
 
-// attrs are attributes by name: whole numbers, text, booleans or values as the
-// table has them; nil removes one.
-type attrs map[string]any
-
-func build(item table.Item, changes ...attrs) table.Item {
-	item = item.Clone()
-	for _, more := range changes {
-		for name, value := range more {
-			switch v := value.(type) {
-			case nil:
-				delete(item, name)
-			case int:
-				item[name] = table.N(strconv.Itoa(v))
-			case int64:
-				item[name] = table.N(strconv.FormatInt(v, 10))
-			case string:
-				item[name] = table.S(v)
-			case bool:
-				item[name] = &types.AttributeValueMemberBOOL{Value: v}
-			case types.AttributeValue:
-				item[name] = v
-			default:
-				panic(fmt.Sprintf("attribute %s of type %T", name, value))
-			}
-		}
-	}
-	return item
-}
-
-// bucketItem is a shard's item at count 1, last passed at noon, with a full
-// write meter and what else is given.
-func bucketItem(key table.Key, more ...attrs) table.Item {
-	base := table.Item{
-		table.AttrPK: table.S(key.PK()), table.AttrSK: table.S(table.StateSK),
-		table.AttrEntityID: table.S(key.Entity), table.AttrResource: table.S(key.Resource),
-		table.AttrShardCount: table.N("1"),
-		"b_wcu_tk":           table.N("1000000"), "b_wcu_tc": table.N("0"), "b_wcu_cp": table.N("1000000"),
-		"b_wcu_ra": table.N("1000000"), "b_wcu_rp": table.N("1000"),
-	}
-	return build(base, append([]attrs{{table.AttrRefilled: noon}}, more...)...)
-}
-
-// drips is a limit that refills to its capacity in a minute.
-func drips(name string, balance, capacity int64) attrs {
-	at := func(field table.Field) string { return table.Attr(name, field) }
-	return attrs{
-		at(table.FieldBalance): balance, at(table.FieldConsumed): 0, at(table.FieldCapacity): capacity,
-		at(table.FieldRefill): capacity, at(table.FieldPeriod): 60_000,
-	}
-}
-
-// daily is a quota restored at midnight, granted at a count; 0 is legacy.
-func daily(name string, balance, capacity int64, grant int) attrs {
-	a := lump(name, balance, capacity, grant)
-	a[table.Attr(name, table.FieldResets)] = "1m0h0"
-	return a
-}
-
-// hourly is a quota with a session window of an hour from start, applied; 0 is
-// one that no use has opened.
-func hourly(name string, balance, capacity int64, grant int, start int64) attrs {
-	a := lump(name, balance, capacity, grant)
-	a[table.Attr(name, table.FieldLength)] = 3600
-	if start != 0 {
-		a[table.Attr(name, table.FieldStart)], a[table.Attr(name, table.FieldApplied)] = start, start
-	}
-	return a
-}
-
-func lump(name string, balance, capacity int64, grant int) attrs {
-	a := drips(name, balance, capacity)
-	a[table.Attr(name, table.FieldRefill)] = 0
-	if grant > 0 {
-		a[table.Attr(name, table.FieldGrant)] = grant
-	}
-	return a
-}
-
-func count(n int) attrs { return attrs{table.AttrShardCount: n} }
-
-func refilled(at int64) attrs { return attrs{table.AttrRefilled: at} }
+var (
+	acme       = fixture.Acme
+	build      = fixture.Build
+	bucketItem = fixture.Bucket
+	drips      = fixture.Drips
+	daily      = fixture.Daily
+	hourly     = fixture.Hourly
+	count      = fixture.Count
+	refilled   = fixture.Refilled
+	dump       = fixture.Dump
+	sameTable  = fixture.SameTable
+	eq         = fixture.Eq
+)
 
 func decoded(t testing.TB, item table.Item) *table.Bucket {
 	t.Helper()
@@ -288,52 +218,6 @@ func (w *world) usage(group table.Group, window, start string) string {
 	}
 	n, _ := item[table.AttrTotalEvents].(*types.AttributeValueMemberN)
 	return text + "events " + n.Value
-}
-
-// dump renders the whole table, the same table always as the same text.
-func dump(t testing.TB, store *memory.Store) string {
-	t.Helper()
-	text := ""
-	for _, item := range store.Items() {
-		line, err := table.FormatItem(item)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text += string(line) + "\n"
-	}
-	return text
-}
-
-// sameTable compares two dumps and shows the items in which they differ.
-func sameTable(t testing.TB, what, got, want string) {
-	t.Helper()
-	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
-	for i := range max(len(a), len(b)) {
-		var x, y string
-		if i < len(a) {
-			x = a[i]
-		}
-		if i < len(b) {
-			y = b[i]
-		}
-		if x != y {
-			at := 0
-			for at < min(len(x), len(y)) && x[at] == y[at] {
-				at++
-			}
-			from := max(0, at-40)
-			t.Errorf("%s: item %d differs:\n got …%.120s\nwant …%.120s", what, i, x[min(from, len(x)):], y[min(from, len(y)):])
-			return
-		}
-	}
-}
-
-// eq fails where got is not want, which are compared as text.
-func eq(t testing.TB, what string, got, want any) {
-	t.Helper()
-	if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
-		t.Errorf("%s:\n got %s\nwant %s", what, g, w)
-	}
 }
 
 // failed renders a report's failures: index and step.

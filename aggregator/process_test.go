@@ -13,34 +13,13 @@ import (
 
 	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/events"
+	"github.com/shardquota/shardquota/internal/fixture"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
 
 // raw is a delivery as the stream has it, to be decoded.
-func raw(t testing.TB, d aggregator.Delivery) events.Record {
-	t.Helper()
-	image := func(b *table.Bucket) json.RawMessage {
-		if b == nil {
-			return nil
-		}
-		text, err := table.FormatItem(b.Item)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return text
-	}
-	record := d.Change.Record
-	record.Old, record.New = image(d.Change.Old), image(d.Change.New)
-	keys, err := table.FormatItem(table.Item{
-		table.AttrPK: table.S(d.Change.New.Key.PK()), table.AttrSK: table.S(table.StateSK),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	record.Keys = keys
-	return record
-}
+func raw(t testing.TB, d aggregator.Delivery) events.Record { return fixture.Raw(t, d.Change) }
 
 // Acceptance: of 100 records one does not decode and one bears a schedule that
 // cannot be read. The other 98 are counted and acted on, and the two are named.

@@ -1,4 +1,4 @@
-package aggregator_test
+package proof_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/shardquota/shardquota/aggregator/replay"
 	"github.com/shardquota/shardquota/events"
+	"github.com/shardquota/shardquota/internal/fixture"
 	"github.com/shardquota/shardquota/table/memory"
 )
 
@@ -25,28 +26,32 @@ func (r *recording) Next() (events.Record, error) {
 // recorded is what clients alone wrote in a storm on four shards of a quota, or
 // in uses of a dripping limit beside it that no client ever refilled.
 func recorded(t *testing.T, seed uint64, session, drip bool) []events.Record {
-	s := newStorm(t, seed, session)
+	s := newStorm(t, seed, session, count(4), drips("rpm", 1000, 60_000))
 	s.alone = true
-	s.l.mem.Put(build(s.seen[0], count(4), drips("rpm", 1000, 60_000)))
-	clear(s.seen)
+	s.stream.add(0, nil, s.shards[0], s.now-s.now%second)
 	for shard := range 4 {
-		client{store: s.l, now: s.now}.create(shard)
-		s.record()
+		s.client().create(shard)
 	}
 	for range 150 {
 		if drip {
 			s.use(s.r.IntN(4))
 			s.now += s.r.Int64N(700)
-			s.record()
 		} else {
 			s.step()
 		}
 	}
 	var records []events.Record
-	for _, d := range s.log {
-		records = append(records, raw(t, d))
+	for _, d := range s.deliveries(s.stream.log) {
+		records = append(records, fixture.Raw(t, d.Change))
 	}
 	return records
+}
+
+// use takes some of a dripping limit without looking whether it is there.
+func (s *storm) use(shard int) {
+	b, amount := s.at(shard), 300+s.r.Int64N(3000)
+	l := b.Limit("rpm")
+	s.put(build(b.Item, attrs{"b_rpm_tk": l.Balance - amount, "b_rpm_tc": l.Consumed + amount}), shard)
 }
 
 func replayed(t *testing.T, records []events.Record, batch int, twice bool) string {
@@ -65,7 +70,7 @@ func replayed(t *testing.T, records []events.Record, batch int, twice bool) stri
 			t.Errorf("batches of %d: %+v", batch, row)
 		}
 	}
-	return dump(t, store)
+	return fixture.Dump(t, store)
 }
 
 // What a stream does to a table does not depend on how it is cut into batches,
@@ -83,9 +88,9 @@ func TestCutsLeaveTheSameTable(t *testing.T) {
 				records := recorded(t, seed, kind.session, kind.drip)
 				want := replayed(t, records, 1, false)
 				for _, batch := range []int{2, 3, 10, len(records)} {
-					sameTable(t, fmt.Sprintf("seed %d, batches of %d", seed, batch), replayed(t, records, batch, false), want)
+					fixture.SameTable(t, fmt.Sprintf("seed %d, batches of %d", seed, batch), replayed(t, records, batch, false), want)
 				}
-				sameTable(t, fmt.Sprintf("seed %d, each batch twice", seed), replayed(t, records, 7, true), want)
+				fixture.SameTable(t, fmt.Sprintf("seed %d, each batch twice", seed), replayed(t, records, 7, true), want)
 				if t.Failed() {
 					return
 				}

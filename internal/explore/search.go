@@ -1,0 +1,207 @@
+// Package explore goes through every order in which actors can take their
+// steps.
+//
+// The actors run real code in goroutines, of which one moves at a time: each
+// stops before every step it takes at what they share, and the search says who
+// goes on. Such a program cannot be copied half way, so that a schedule is run
+// from the beginning each time. But since an actor depends on nothing but what
+// its steps told it, what is shared and a digest of what each actor was told
+// identify a state, and a state that was seen before is not gone into again.
+//
+// The search is breadth first: what it finds wrong comes with a shortest
+// schedule that leads there.
+package explore
+
+// System is a fresh beginning: actors and what they share. Every call that makes
+// one must make the same.
+type System struct {
+	Actors []Spec
+
+	// State digests all that is shared and that anything still depends on,
+	// what is checked included.
+	State func() Digest
+
+	// Check says what is wrong, after every step; "" where nothing is.
+	Check func() string
+
+	// Finish ends the run as if the actors that are not done had stopped for
+	// good, and says what is wrong then. It is asked in every state. tell is nil
+	// unless somebody reads what is done to finish.
+	Finish func(tell func(line string)) string
+}
+
+// Options change how a search is made.
+type Options struct {
+	KeepAll bool // go into states that were seen before: a search of every order, one by one
+	Most    int  // states after which the search ends; 0 is any number
+}
+
+// Result is what a search found.
+type Result struct {
+	States    int     // distinct ones, the beginning included
+	Schedules int     // runs that were made
+	Orders    float64 // how many complete schedules they stand for; 0 where it was cut
+	Cut       bool    // the search ended before it had been everywhere
+	Longest   int     // steps of the longest schedule that was run
+	Ends      map[Digest]bool
+
+	Wrong    string   // what is wrong first; the search ends there
+	Schedule []string // a shortest way to it, a line a step
+}
+
+// choice is who goes on, and how.
+type choice struct {
+	actor uint8
+	fault fault
+}
+
+// node is a state.
+type node struct {
+	next   []*node
+	orders float64 // complete schedules from here on; 0 where it is not known yet
+}
+
+// visit is a state to be gone on from.
+type visit struct {
+	*node
+	path    []choice
+	choices []choice
+}
+
+type search struct {
+	begin  func() System
+	opts   Options
+	nodes  map[Digest]*node
+	queue  []visit
+	result Result
+}
+
+// Search runs a system in every order, until something is wrong.
+func Search(begin func() System, opts Options) Result {
+	s := &search{begin: begin, opts: opts, nodes: map[Digest]*node{}, result: Result{Ends: map[Digest]bool{}}}
+	root := s.try(nil)
+	for len(s.queue) > 0 && s.result.Wrong == "" && !s.full() {
+		from := s.queue[0]
+		s.queue = s.queue[1:]
+		for _, c := range from.choices {
+			next := s.try(append(from.path[:len(from.path):len(from.path)], c))
+			if s.result.Wrong != "" {
+				break
+			}
+			from.next = append(from.next, next)
+		}
+	}
+	if s.result.Cut = len(s.queue) > 0; !s.result.Cut {
+		s.result.Orders = root.count()
+	}
+	return s.result
+}
+
+func (s *search) full() bool { return s.opts.Most > 0 && s.result.States >= s.opts.Most }
+
+// try runs one schedule, looks at the state it leads to, and queues it if it is
+// new.
+func (s *search) try(path []choice) *node {
+	r := s.run(path, nil)
+	defer r.stop()
+	s.result.Schedules++
+	s.result.Longest = max(s.result.Longest, len(path))
+	shared := r.State()
+	digest := r.digest(shared)
+	if s.opts.KeepAll {
+		digest = Digest(s.result.Schedules)
+	}
+	if known := s.nodes[digest]; known != nil {
+		return known
+	}
+	n := &node{}
+	s.nodes[digest] = n
+	s.result.States++
+	choices := r.choices()
+	if len(choices) == 0 {
+		s.result.Ends[shared] = true
+	}
+	s.queue = append(s.queue, visit{n, path, choices})
+	if r.wrong(nil) != "" {
+		s.result.Wrong, s.result.Schedule = s.tell(path)
+	}
+	return n
+}
+
+// tell runs a schedule again, for its steps to be read.
+func (s *search) tell(path []choice) (wrong string, lines []string) {
+	say := func(line string) { lines = append(lines, line) }
+	r := s.run(path, say)
+	defer r.stop()
+	wrong = r.wrong(say)
+	return wrong, lines
+}
+
+// run is a system under way.
+type run struct {
+	System
+	actors []*Actor
+}
+
+func (s *search) run(path []choice, say func(string)) *run {
+	r := &run{System: s.begin()}
+	for _, spec := range r.Actors {
+		r.actors = append(r.actors, start(spec, say))
+	}
+	for _, c := range path {
+		r.actors[c.actor].take(c.fault)
+	}
+	return r
+}
+
+func (r *run) stop() {
+	for _, a := range r.actors {
+		a.stop()
+	}
+}
+
+// wrong checks the state, and then what comes of it when nobody goes on.
+func (r *run) wrong(tell func(string)) string {
+	if wrong := r.Check(); wrong != "" {
+		return wrong
+	}
+	for _, a := range r.actors {
+		if a.waiting && tell != nil {
+			tell(a.spec.Name + " stops for good")
+		}
+	}
+	if wrong := r.Finish(tell); wrong != "" {
+		return "once nobody goes on: " + wrong
+	}
+	return ""
+}
+
+func (r *run) choices() []choice {
+	var all []choice
+	for i, a := range r.actors {
+		for _, f := range a.faults() {
+			all = append(all, choice{uint8(i), f})
+		}
+	}
+	return all
+}
+
+// digest identifies a state.
+func (r *run) digest(shared Digest) Digest {
+	for _, a := range r.actors {
+		shared = shared.Add(uint64(a.digest()))
+	}
+	return shared
+}
+
+// count returns how many complete schedules there are from a state on. Every
+// step brings some actor further, so that no state is reached from itself.
+func (n *node) count() float64 {
+	if n.orders == 0 {
+		for _, next := range n.next {
+			n.orders += next.count()
+		}
+		n.orders = max(n.orders, 1)
+	}
+	return n.orders
+}

@@ -1,0 +1,143 @@
+package proof_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/shardquota/shardquota/quota"
+)
+
+// storm is random traffic on acme's quota q: clients that spend, refund, pass,
+// open windows, double and create shards, some of them on stale images, and an
+// aggregator that gets the stream of all of it, cut and repeated at random, with
+// a clock that is up to a second off.
+type storm struct {
+	*world
+	t       testing.TB
+	r       *rand.Rand
+	session bool
+	alone   bool // no aggregator
+
+	next    int      // of the stream to be delivered
+	planned []func() // passes of stale images, still to be written
+}
+
+func newStorm(t testing.TB, seed uint64, session bool, more ...attrs) *storm {
+	first := q(0, 1, million, 1, append([]attrs{refilled(midnight - hour)}, more...)...)
+	if session {
+		first = build(first, window(midnight-30*second, midnight-30*second), attrs{"b_q_rsa": 60})
+	}
+	w := newWorld(mutant{}, decoder{}, midnight-20*second+137, first)
+	return &storm{world: w, t: t, r: rand.New(rand.NewPCG(seed, 13)), session: session}
+}
+
+// stormShards is the most that a storm grows to.
+const stormShards = 8
+
+func (s *storm) client() *client { return &client{w: s.world, store: &requests{w: s.world}} }
+
+func (s *storm) step() {
+	shard := s.r.IntN(s.at(0).Count)
+	switch s.r.IntN(14) {
+	case 0, 1, 2, 3:
+		s.draw(shard, s.r.Int64N(60_000))
+	case 4:
+		s.draw(shard, -s.r.Int64N(20_000))
+	case 5:
+		s.client().create(shard)
+	case 6:
+		s.plan(shard)
+	case 7:
+		if len(s.planned) > 0 {
+			s.planned[0]()
+			s.planned = s.planned[1:]
+		}
+	case 8:
+		if n := s.at(0).Count; n < stormShards && !s.alone && s.r.IntN(2) == 0 {
+			s.double(n)
+		}
+	case 9, 10, 11:
+		if !s.alone {
+			s.deliverSome()
+		}
+	case 12:
+		s.now += s.r.Int64N(3 * second)
+	case 13:
+		if s.r.IntN(4) == 0 {
+			s.now += 10 * second
+		}
+	}
+}
+
+// draw uses a shard the way a client does: it creates it or brings it up to
+// date, or opens a window, and then spends, or refunds of what the shard spent.
+func (s *storm) draw(shard int, amount int64) {
+	if s.at(shard) == nil {
+		s.client().create(shard)
+	}
+	b := s.at(shard)
+	if b == nil {
+		return
+	}
+	s.client().pass(shard)
+	if b = s.at(shard); s.session && !b.Limit("q").Current(b.Refilled, s.now) {
+		s.client().open(shard)
+		s.now++
+	}
+	s.spend(shard, amount, s.now)
+}
+
+// plan plans a pass that is to be written later.
+func (s *storm) plan(shard int) {
+	b, _ := s.read(shard)
+	if b == nil {
+		return
+	}
+	if pass, _ := quota.PlanPass(&b.Bucket, nil, s.now); pass != nil {
+		s.planned = append(s.planned, func() { _, _ = (&requests{w: s.world}).Pass(context.Background(), b, pass) })
+	}
+}
+
+// deliverSome hands some of the stream to the aggregator: from where it is, or from
+// before that again.
+func (s *storm) deliverSome() {
+	from, log := s.next, s.stream.log
+	if s.r.IntN(3) == 0 {
+		from = s.r.IntN(s.next + 1)
+	}
+	to := s.next + s.r.IntN(len(log)-s.next+1)
+	s.deliver(s.t, s.now+s.r.Int64N(2*second)-second, log[from:to]...)
+	s.next = to
+}
+
+func (s *storm) run() string {
+	for range 150 {
+		s.step()
+		if wrong := s.check(); wrong != "" {
+			return wrong
+		}
+	}
+	if s.session {
+		// The shards are in one window, or will join one: let them.
+		s.now += 120 * second
+		s.client().pass(0)
+		s.client().open(0)
+	}
+	s.now += 2 * second
+	return s.settle() + s.check()
+}
+
+func TestStorm(t *testing.T) {
+	for _, session := range []bool{false, true} {
+		t.Run(fmt.Sprint("session ", session), func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(walks / 5) {
+				if wrong := newStorm(t, seed, session).run(); wrong != "" {
+					t.Fatalf("seed %d: %s", seed, wrong)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,270 @@
+package proof_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/shardquota/shardquota/events"
+	"github.com/shardquota/shardquota/internal/explore"
+	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
+	"github.com/shardquota/shardquota/table/memory"
+)
+
+// maxShards is the most shards that a world looks after.
+const maxShards = quota.MaxShards
+
+// world is a table in memory and what is known of it: its books, its stream and
+// what time it is.
+type world struct {
+	mem    *memory.Store
+	table  table.Store // what requests are done by: mem, or a mutant over it
+	mutant mutant
+
+	now       int64
+	shards    [maxShards]*shard
+	usage     map[table.UsageKey]explore.Digest
+	books     *books
+	stream    stream
+	consumers []*consumer
+	discarded [][]*record
+	windows   []events.Window // that usage is counted in
+	reads     readOrder       // of siblings
+
+	unsettled bool // allowance may be left ungranted in the end
+	decoded   decoder
+	tell      func(line string) // told what is done after nobody went on; may be nil
+}
+
+// decoder remembers buckets by the digest of their items: the many runs of a
+// search see the same ones again and again.
+type decoder map[explore.Digest]*shard
+
+// readOrder is how siblings are read.
+type readOrder int
+
+const (
+	atOnce readOrder = iota
+	firstFirst
+	lastFirst
+)
+
+// shard is a bucket as it is in the table. It is never changed in place.
+type shard struct {
+	*table.Bucket
+	digest explore.Digest
+}
+
+func newWorld(m mutant, decoded decoder, now int64, items ...table.Item) *world {
+	w := &world{
+		mem: memory.New(), mutant: m, now: now, books: newBooks(), decoded: decoded,
+		usage: map[table.UsageKey]explore.Digest{},
+	}
+	w.table = w.mem
+	for _, item := range items {
+		w.mem.Put(item)
+		pk, _ := item.Key()
+		key, err := table.ParseKey(pk)
+		if err != nil {
+			panic(err)
+		}
+		w.shards[key.Shard] = w.load(key.Shard)
+	}
+	w.books.open(w.all())
+	if m.table != nil {
+		w.table = m.table(w)
+	}
+	return w
+}
+
+func (w *world) load(i int) *shard {
+	item := w.mem.Get(acme.At(i).PK(), table.StateSK)
+	if item == nil {
+		return nil
+	}
+	digest := digestOf(item)
+	known := w.decoded[digest]
+	if known == nil {
+		b, err := table.DecodeBucket(item)
+		if err != nil {
+			panic(err)
+		}
+		known = &shard{b, digest}
+		w.decoded[digest] = known
+	}
+	return known
+}
+
+// at is a shard's bucket, nil where there is none. It is not to be changed.
+func (w *world) at(i int) *table.Bucket {
+	if w.shards[i] == nil {
+		return nil
+	}
+	return w.shards[i].Bucket
+}
+
+// read is a shard's bucket for a reader to keep, and what the reader is told.
+func (w *world) read(i int) (*table.Bucket, explore.Digest) {
+	s := w.shards[i]
+	if s == nil {
+		return nil, 0
+	}
+	b := *s.Bucket
+	b.Limits, b.Item = slices.Clone(b.Limits), b.Item.Clone()
+	return &b, s.digest
+}
+
+func (w *world) all() (buckets []*table.Bucket) {
+	for _, s := range w.shards {
+		if s != nil {
+			buckets = append(buckets, s.Bucket)
+		}
+	}
+	return buckets
+}
+
+// held is what all shards hold together.
+func (w *world) held() (sum int64) {
+	for _, b := range w.all() {
+		sum += b.Limit("q").Balance
+	}
+	return sum
+}
+
+// wrote looks at a shard after a write, and puts what changed on the stream.
+func (w *world) wrote(i int) (before, after *table.Bucket) {
+	old := w.shards[i]
+	now := w.load(i)
+	if old != nil && now.digest == old.digest {
+		return old.Bucket, old.Bucket
+	}
+	w.shards[i] = now
+	w.stream.add(i, old, now, w.now-w.now%second)
+	before = nil
+	if old != nil {
+		before = old.Bucket
+	}
+	w.books.change(before, now.Bucket, w.now-w.now%second)
+	return before, now.Bucket
+}
+
+// put writes an item of a shard.
+func (w *world) put(item table.Item, i int) {
+	w.mem.Put(item)
+	w.wrote(i)
+}
+
+func (w *world) pass(b *table.Bucket, pass *quota.Pass) (table.PassResult, error) {
+	result, err := w.table.Pass(context.Background(), b, pass)
+	if result.Applied {
+		before, after := w.wrote(b.Shard)
+		w.books.passed(b, before, after, pass)
+	}
+	return result, err
+}
+
+func (w *world) create(c table.Creation) (table.CreationOutcome, error) {
+	held, there := w.held(), w.at(c.Bucket.Shard) != nil
+	outcome, err := w.table.Create(context.Background(), c)
+	if outcome != table.Created || there {
+		return outcome, err
+	}
+	var donors []*table.Bucket
+	for _, donor := range c.Donors() {
+		_, b := w.wrote(donor.Shard)
+		donors = append(donors, b)
+	}
+	_, after := w.wrote(c.Bucket.Shard)
+	w.books.created(w.at(0), after, w.held()-held, c, donors)
+	return outcome, err
+}
+
+func (w *world) addUsage(usage table.Usage) (table.UsageResult, error) {
+	result, err := w.table.AddUsage(context.Background(), usage)
+	if result.Applied {
+		w.usage[usage.Key] = digestOf(w.mem.Get(usage.Key.PK(), usage.Key.SK()))
+	}
+	return result, err
+}
+
+// spend is what a client does on its fast path: it takes an amount, or gives
+// one back that it took in this period, where the shard is there, has it, may be
+// spent from and is in the period of now.
+func (w *world) spend(i int, amount, now int64) bool {
+	b := w.at(i)
+	if b == nil || b.Disabled || b.Valid != nil && now >= *b.Valid || !b.Limit("q").Current(b.Refilled, now) {
+		return false
+	}
+	who := spender{i, periodOf(b)}
+	amount = max(amount, -w.books.spent[who])
+	l := b.Limit("q")
+	if l.Balance < amount {
+		return false
+	}
+	w.books.spent[who] += amount
+	w.books.admitted[who.period] += amount
+	meter := b.Limit(quota.WriteMeter)
+	w.put(build(b.Item, attrs{
+		"b_q_tk": l.Balance - amount, "b_q_tc": l.Consumed + amount,
+		"b_wcu_tk": meter.Balance - 1000, "b_wcu_tc": meter.Consumed + 1000,
+	}), i)
+	return true
+}
+
+// digest is of all that is shared.
+func (w *world) digest() explore.Digest {
+	d := w.books.digest().Add(uint64(w.now))
+	for i, s := range w.shards {
+		if s != nil {
+			d = d.Add(uint64(i), uint64(s.digest))
+		}
+	}
+	var sum explore.Digest
+	for key, item := range w.usage {
+		sum += explore.Digest(item).Text(key.SK())
+	}
+	return d.Add(uint64(sum), uint64(w.pending()))
+}
+
+// check says what is wrong with the table as it is.
+func (w *world) check() string { return w.books.check(w.all()) }
+
+// finish lets what is on the stream be processed without disturbance, has
+// clients draw every shard, and says what is wrong then.
+func (w *world) finish(tell func(line string)) string {
+	w.tell = tell
+	for _, phase := range []func() string{w.drain, w.check, w.settle, w.check} {
+		if wrong := phase(); wrong != "" {
+			return wrong
+		}
+	}
+	return ""
+}
+
+// settle lets a client draw every shard, so that nothing is left to be granted.
+func (w *world) settle() string {
+	c := &client{w: w, store: &requests{w: w, name: "in the end a client"}}
+	zero := w.at(0)
+	for i := range zero.Count {
+		if w.at(i) == nil {
+			c.create(i)
+		}
+		if c.pass(i); len(w.books.wrong) > 0 {
+			return w.books.wrong[0]
+		}
+	}
+	if w.unsettled {
+		return ""
+	}
+	period := periodOf(w.at(0))
+	for i := range zero.Count {
+		if b := w.at(i); b == nil || periodOf(b) != period || !b.Limit("q").Current(b.Refilled, w.now) {
+			return fmt.Sprintf("shard %d is not in the period", i)
+		}
+	}
+	if left := ^w.books.granted[period]; left != 0 {
+		return slotText(left) + " is granted to no shard"
+	}
+	return ""
+}
