@@ -620,54 +620,6 @@ func heap() uint64 {
 	return stats.HeapAlloc
 }
 
-func FuzzReader(f *testing.F) {
-	for _, format := range formats {
-		data := testFile(f, format.file)
-		f.Add(data)
-		f.Add(zip(f, data))
-	}
-	for _, seed := range []string{`{"Records":[5,{},null]}`, "\xef\xbb\xbf[]", `{"payload":"{}"}`, `{"payload":{"payload":{}}}`, `{"a":tru`, "{}\n{}",
-		`{"eventName":"INSERT","dynamodb":{"SequenceNumber":"1","ApproximateCreationDateTime":1.5,"Keys":{"a":{"S":"\u00e9\\"}}}}`,
-		`{"DDBStreamBatchInfo":{"streamArn":"a:table/b/stream/c"},"payload":{"Records":[{"eventName":"REMOVE","userIdentity":{"Type":"a"},"dynamodb":{"SequenceNumber":"1","ApproximateCreationDateTime":"2026-11-30T10:00:00Z"}}]}}`} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		got, err := readAll(bytes.NewReader(data))
-		slow, slowErr := readAll(iotest.OneByteReader(bytes.NewReader(data)))
-		if fmt.Sprint(err) != fmt.Sprint(slowErr) || !reflect.DeepEqual(got, slow) {
-			t.Fatalf("it matters how the bytes arrive: %v, %v", err, slowErr)
-		}
-		if err == nil && !bytes.HasPrefix(data, []byte{0x1f, 0x8b}) && !validDocuments(data) {
-			t.Fatal("malformed text was read without an error")
-		}
-		for _, rec := range got {
-			if rec.Err == nil {
-				fuzzEncode(t, rec)
-			}
-		}
-	})
-}
-
-func validDocuments(data []byte) bool {
-	dec := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(data, byteOrderMark)))
-	for {
-		var raw json.RawMessage
-		if err := dec.Decode(&raw); err != nil {
-			return err == io.EOF
-		}
-	}
-}
-
-// fuzzEncode writes a record and reads it back: it is the same.
-func fuzzEncode(t *testing.T, want Record) {
-	line := mustEncode(t, want)
-	got, err := readAll(bytes.NewReader(line))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sameRecords(t, got, []Record{want})
-}
-
 func BenchmarkNext(b *testing.B) {
 	record := mustEncode(b, wantRecords(b)[0])
 	const n = 1000

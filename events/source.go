@@ -51,7 +51,7 @@ func (s *source) more() error {
 	}
 	s.forget(from)
 	if len(s.buf) == cap(s.buf) {
-		s.buf = append(make([]byte, 0, 2*cap(s.buf)), s.buf...)
+		s.buf = append(make([]byte, 0, min(2*cap(s.buf), s.limit+1)), s.buf...)
 	}
 	return s.read()
 }
@@ -239,11 +239,19 @@ func (s *source) next() []byte {
 	return s.buf[start:s.pos]
 }
 
+// maxDiagnosed is how much of a value that is too large diagnose looks at, in bytes: the decoder that it asks copies what
+// it is given, and such a value is mostly one whose end was lost, near its beginning.
+const maxDiagnosed = 1 << 20
+
 // diagnose finds what is wrong with the value that begins at buf[start], and where in buf: the first thing that makes it
 // no JSON, or, where there is none as far as the text is known, cause at pos.
 func (s *source) diagnose(start int, cause error) (int, error) {
+	known := s.buf[start:]
+	if len(known) > s.limit {
+		known = known[:min(len(known), maxDiagnosed)]
+	}
 	var value json.RawMessage
-	err := json.NewDecoder(bytes.NewReader(s.buf[start:])).Decode(&value)
+	err := json.NewDecoder(bytes.NewReader(known)).Decode(&value)
 	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
 		return start + max(int(syntax.Offset)-1, 0), syntax
 	}

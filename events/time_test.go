@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestParseTime(t *testing.T) {
@@ -63,29 +62,6 @@ func TestParseTimeErrors(t *testing.T) {
 			t.Errorf("%s: got %d, %v, want %v", tt.in, got, err, tt.want)
 		}
 	}
-}
-
-func FuzzTime(f *testing.F) {
-	for _, seed := range []string{`1764498732.123`, `1.764498732E9`, `0e1`, `"2025-11-30T10:32:12.5+01:00"`, `-1`, `"x"`, `1e-1000`} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, in string) {
-		ms, err := parseTime(json.RawMessage(in))
-		if err != nil {
-			return
-		}
-		if ms < 0 || ms > maxTime {
-			t.Fatalf("%d is out of range", ms)
-		}
-		again := string(appendSeconds(nil, ms))
-		if got, err := parseTime(json.RawMessage(again)); err != nil || got != ms {
-			t.Errorf("%d as %s: %d, %v", ms, again, got, err)
-		}
-		iso := `"` + time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z07:00") + `"`
-		if got, err := parseTime(json.RawMessage(iso)); err != nil || got != ms {
-			t.Errorf("%d as %s: %d, %v", ms, iso, got, err)
-		}
-	})
 }
 
 // The digits are what they say: against the same instant written plainly.

@@ -38,6 +38,23 @@ const (
 	tagPeriod
 )
 
+// maxEntries bounds a schedule. Two characters can make an entry, which takes a
+// hundred times as much room, and any number of milliseconds to search; a reset
+// on every day of a year, each by its date, is 366.
+const maxEntries = 1000
+
+// maxQuoted bounds what an error quotes of a schedule, in bytes.
+const maxQuoted = 80
+
+// quoted renders text of the table in an error: in quotes, its end left out
+// where it is long.
+func quoted(text string) string {
+	if len(text) <= maxQuoted {
+		return strconv.Quote(text)
+	}
+	return strconv.Quote(text[:maxQuoted]) + "…"
+}
+
 // Bounds of a modifier, those of the clients.
 const (
 	maxScale   = 1_000_000_000 // per mille
@@ -53,10 +70,13 @@ type compactEntry [len(compactTags)]string
 func splitCompact(compact string) ([]compactEntry, error) {
 	body := strings.TrimLeft(compact, digits)
 	if version := strings.TrimSuffix(compact, body); version != compactVersion {
-		return nil, fmt.Errorf("%w %q of %q", ErrVersion, version, compact)
+		return nil, fmt.Errorf("%w %s of %s", ErrVersion, quoted(version), quoted(compact))
 	}
 	if body == "" {
-		return nil, fmt.Errorf("%w: %q has none", ErrEntry, compact)
+		return nil, fmt.Errorf("%w: %s has none", ErrEntry, quoted(compact))
+	}
+	if n := 1 + strings.Count(body, ";"); n > maxEntries {
+		return nil, fmt.Errorf("%w: %d of them, which is more than %d", ErrEntry, n, maxEntries)
 	}
 	// Between semicolons there may be nothing: an entry of wildcards alone, as
 	// a reset schedule may have one beside others.
@@ -65,7 +85,7 @@ func splitCompact(compact string) ([]compactEntry, error) {
 	for i, text := range texts {
 		var err error
 		if entries[i], err = splitEntry(text); err != nil {
-			return nil, fmt.Errorf("%w %d of %q: %w", ErrEntry, i, compact, err)
+			return nil, fmt.Errorf("%w %d of %s: %w", ErrEntry, i, quoted(compact), err)
 		}
 	}
 	return entries, nil
@@ -140,7 +160,7 @@ func (e compactEntry) modifiers() (Entry, error) {
 		}
 		v, err := strconv.ParseInt(e[m.tag], 10, 64)
 		if err != nil || v < 1 || v > m.most {
-			return Entry{}, fmt.Errorf("%w: %s of tag %q is not from 1 to %d", ErrEntry, e[m.tag], compactTags[m.tag], m.most)
+			return Entry{}, fmt.Errorf("%w: %s of tag %q is not from 1 to %d", ErrEntry, quoted(e[m.tag]), compactTags[m.tag], m.most)
 		}
 		*m.to = v
 	}
@@ -177,7 +197,7 @@ func compactCron(cron string) (compactEntry, error) {
 	var e compactEntry
 	fields := strings.Fields(strings.ToUpper(cron))
 	if len(fields) != len(cronFields) {
-		return e, fmt.Errorf("%w: %q has %d fields, not minute, hour, day, month and weekday", ErrCron, cron, len(fields))
+		return e, fmt.Errorf("%w: %s has %d fields, not minute, hour, day, month and weekday", ErrCron, quoted(cron), len(fields))
 	}
 	for i, text := range fields {
 		if _, err := cronFields[i].set(text); err != nil {

@@ -41,7 +41,7 @@ func (f cronField) set(text string) (uint64, error) {
 	for item := range strings.SplitSeq(text, ",") {
 		values, err := f.item(item)
 		if err != nil {
-			return 0, fmt.Errorf("%w: %s field %q: %w", ErrCron, f.name, text, err)
+			return 0, fmt.Errorf("%w: %s field %s: %w", ErrCron, f.name, quoted(text), err)
 		}
 		set |= values
 	}
@@ -58,7 +58,7 @@ func (f cronField) item(text string) (uint64, error) {
 	if stepped {
 		stride, err = strconv.ParseUint(step, 10, 32)
 		if err != nil || stride == 0 {
-			return 0, fmt.Errorf("%q is not a step", step)
+			return 0, fmt.Errorf("%s is not a step", quoted(step))
 		}
 		if first == last { // 5/10 runs on to the field's end, and to the clients 5-5/10 is the same
 			last = f.max
@@ -83,7 +83,7 @@ func (f cronField) bounds(span string) (first, last uint64, err error) {
 		return 0, 0, err
 	}
 	if last < first {
-		return 0, 0, fmt.Errorf("range %q runs backwards", span)
+		return 0, 0, fmt.Errorf("range %s runs backwards", quoted(span))
 	}
 	return first, last, nil
 }
@@ -96,7 +96,7 @@ func (f cronField) value(text string) (uint64, error) {
 	}
 	v, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || v < f.min || v > f.max {
-		return 0, fmt.Errorf("%q is not a value from %d to %d (L, W, # and ? are not supported)", text, f.min, f.max)
+		return 0, fmt.Errorf("%s is not a value from %d to %d (L, W, # and ? are not supported)", quoted(text), f.min, f.max)
 	}
 	return v, nil
 }
@@ -137,7 +137,7 @@ func newCronPattern(text [5]string) (cronPattern, error) {
 		bothDays: strings.HasPrefix(text[2], "*") || strings.HasPrefix(text[4], "*"),
 	}
 	if p.bothDays && bits.TrailingZeros64(p.days) > longestMonth(p.months) {
-		return cronPattern{}, fmt.Errorf("%w: no month given has a day %s", ErrCron, text[2])
+		return cronPattern{}, fmt.Errorf("%w: no month given has a day %s", ErrCron, quoted(text[2]))
 	}
 	p.always = p.minutes == allMinutes && p.hours == allHours && p.months == allMonths && p.everyDay()
 	return p, nil

@@ -180,11 +180,18 @@ const maxZones = 1000
 
 var loadedZones = zoneCache{zones: map[string]*time.Location{}}
 
+// maxZone bounds the name of a zone, in bytes; the longest of IANA's has 32. Names
+// are looked for in several places, and kept.
+const maxZone = 64
+
 // load returns the zone of an IANA name. Empty means UTC; the host's own zone has
 // no say in a schedule.
 func (c *zoneCache) load(name string) (*time.Location, error) {
 	if name == "Local" || name == "localtime" {
 		return nil, fmt.Errorf("%w: %q depends on the host", ErrZone, name)
+	}
+	if len(name) > maxZone {
+		return nil, fmt.Errorf("%w: %s", ErrZone, quoted(name))
 	}
 	c.mu.RLock()
 	zone := c.zones[name]
@@ -194,7 +201,7 @@ func (c *zoneCache) load(name string) (*time.Location, error) {
 	}
 	zone, err := time.LoadLocation(name)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %q", ErrZone, name)
+		return nil, fmt.Errorf("%w: %s", ErrZone, quoted(name))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

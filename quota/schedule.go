@@ -58,10 +58,10 @@ func ParseSchedule(compact, zone string) (Schedule, error) {
 	s := Schedule{compact: compact, zone: zone, entries: make([]scheduleEntry, len(split))}
 	for i, e := range split {
 		if s.entries[i].zonedPattern, err = newZonedPattern(e, zone); err != nil {
-			return Schedule{}, fmt.Errorf("parse schedule %q: entry %d: %w", compact, i, err)
+			return Schedule{}, fmt.Errorf("parse schedule %s: entry %d: %w", quoted(compact), i, err)
 		}
 		if s.entries[i].change, err = e.modifiers(); err != nil {
-			return Schedule{}, fmt.Errorf("parse schedule %q: entry %d: %w", compact, i, err)
+			return Schedule{}, fmt.Errorf("parse schedule %s: entry %d: %w", quoted(compact), i, err)
 		}
 	}
 	return s, nil
@@ -214,10 +214,10 @@ func ParseResets(compact, zone string) (Resets, error) {
 	r := Resets{compact: compact, zone: zone, entries: make([]zonedPattern, len(split))}
 	for i, e := range split {
 		if e.modified() {
-			return Resets{}, fmt.Errorf("parse resets %q: entry %d: %w: a reset changes no parameter", compact, i, ErrEntry)
+			return Resets{}, fmt.Errorf("parse resets %s: entry %d: %w: a reset changes no parameter", quoted(compact), i, ErrEntry)
 		}
 		if r.entries[i], err = newZonedPattern(e, zone); err != nil {
-			return Resets{}, fmt.Errorf("parse resets %q: entry %d: %w", compact, i, err)
+			return Resets{}, fmt.Errorf("parse resets %s: entry %d: %w", quoted(compact), i, err)
 		}
 	}
 	return r, nil

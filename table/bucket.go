@@ -80,6 +80,10 @@ var ErrItem = errors.New("malformed item")
 // quota.MaxShards, which older programs did not keep to.
 const maxCount = 1 << 16
 
+// maxLimits bounds the limits on an item. Each takes five attributes of some 10
+// bytes, and an item has 400 KB.
+const maxLimits = 10_000
+
 // Bucket is a bucket item: what the rules need of it, and the item itself,
 // which holds whatever else the layout or a newer client put on it.
 type Bucket struct {
@@ -100,6 +104,10 @@ func DecodeBucket(item Item) (*Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
+	names := limitNames(item)
+	if len(names) > maxLimits {
+		return nil, fmt.Errorf("%w: limits: more than %d", ErrItem, maxLimits)
+	}
 	r := reader{item: item}
 	b := &Bucket{Key: key, Item: item, Bucket: quota.Bucket{
 		Shard:    key.Shard,
@@ -108,7 +116,7 @@ func DecodeBucket(item Item) (*Bucket, error) {
 		Valid:    r.optional(AttrValid, quota.MaxTime),
 		Disabled: r.flag(AttrDisabled),
 	}}
-	for _, name := range limitNames(item) {
+	for _, name := range names {
 		limit, broken := r.limit(name)
 		b.Limits = append(b.Limits, limit)
 		if broken != nil && b.Broken == nil {
@@ -150,12 +158,34 @@ func limitNames(item Item) []string {
 type reader struct {
 	item Item
 	err  error
+
+	schedules parsed[quota.Schedule] // the item's defaults
+	calendars parsed[quota.Resets]
+}
+
+// parsed is what the text of an item's default says: every limit without its
+// own takes it over, and it may be long.
+type parsed[T any] struct {
+	done  bool
+	value T
+	err   error
 }
 
 func (r *reader) fail(what, cause string) {
 	if r.err == nil {
-		r.err = fmt.Errorf("%w: %s: %s", ErrItem, what, cause)
+		r.err = fmt.Errorf("%w: %s: %s", ErrItem, shortened(what), cause)
 	}
+}
+
+// maxName bounds what an error holds of an attribute's or a limit's name, in
+// bytes. Clients give limits names of up to 64.
+const maxName = 80
+
+func shortened(name string) string {
+	if len(name) <= maxName {
+		return name
+	}
+	return name[:maxName] + "…"
 }
 
 func (r *reader) count() int { return max(1, int(r.number(AttrShardCount, 1, maxCount))) }
@@ -194,12 +224,10 @@ func (r *reader) limit(name string) (limit quota.Limit, broken error) {
 	return limit, cmp.Or(unscheduled, unreset)
 }
 
-// schedule reads a limit's schedule: its own, or the item's default unless the
-// limit is marked as having none.
 func (r *reader) schedule(limit string) (quota.Schedule, error) {
-	schedule, err := quota.ParseSchedule(r.inherited(Attr(limit, FieldSchedule), AttrSchedule), r.string(AttrZone))
+	schedule, err := inherited(r, &r.schedules, Attr(limit, FieldSchedule), AttrSchedule, quota.ParseSchedule)
 	if err != nil {
-		err = fmt.Errorf("%w: schedule of limit %s: %w", quota.ErrSchedule, limit, err)
+		err = fmt.Errorf("%w: schedule of limit %s: %w", quota.ErrSchedule, shortened(limit), err)
 	}
 	return schedule, err
 }
@@ -207,21 +235,27 @@ func (r *reader) schedule(limit string) (quota.Schedule, error) {
 // resets reads a limit's reset schedule in the same way. That its schedule
 // cannot be read does not keep it from being known as a quota.
 func (r *reader) resets(limit string) (quota.Resets, error) {
-	resets, err := quota.ParseResets(r.inherited(Attr(limit, FieldResets), AttrResets), r.string(AttrZone))
+	resets, err := inherited(r, &r.calendars, Attr(limit, FieldResets), AttrResets, quota.ParseResets)
 	if err != nil {
-		err = fmt.Errorf("%w: reset schedule of limit %s: %w", quota.ErrSchedule, limit, err)
+		err = fmt.Errorf("%w: reset schedule of limit %s: %w", quota.ErrSchedule, shortened(limit), err)
 	}
 	return resets, err
 }
 
-func (r *reader) inherited(own, fallback string) string {
+// inherited reads a limit's own attribute, or the item's default unless the
+// limit is marked as having none.
+func inherited[T any](r *reader, common *parsed[T], own, fallback string, parse func(compact, zone string) (T, error)) (value T, err error) {
 	switch text := r.string(own); text {
 	case noSchedule:
-		return ""
+		return value, nil
 	case "":
-		return r.string(fallback)
+		if !common.done {
+			common.value, common.err = parse(r.string(fallback), r.string(AttrZone))
+			common.done = true
+		}
+		return common.value, common.err
 	default:
-		return text
+		return parse(text, r.string(AttrZone))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -324,11 +325,15 @@ func FuzzDecodeBucket(f *testing.F) {
 		}
 		b, err := table.DecodeBucket(item)
 		if err != nil {
-			if !errors.Is(err, table.ErrItem) && !errors.Is(err, table.ErrKey) {
-				t.Fatalf("neither ErrItem nor ErrKey: %v", err)
+			if !errors.Is(err, table.ErrItem) && !errors.Is(err, table.ErrKey) || len(err.Error()) > 300 {
+				t.Fatalf("neither ErrItem nor ErrKey, or too long: %v", err)
+			}
+			if strings.Contains(err.Error(), secret) && !named(item, secret) {
+				t.Fatalf("the error shows a value: %v", err)
 			}
 			return
 		}
+		fuzzBounds(t, b)
 		b.Item = item.Clone()
 		b.Fill()
 		again := decode(t, b.Item)
@@ -339,5 +344,47 @@ func FuzzDecodeBucket(f *testing.F) {
 		if !reflect.DeepEqual(again, b) {
 			t.Fatalf("%+v was filled in and decoded as %+v", b, again)
 		}
+		filled := b.Item.Clone()
+		b.Fill()
+		if !reflect.DeepEqual(b.Item, filled) {
+			t.Fatalf("filled in again, %v became %v", filled, b.Item)
+		}
 	})
+}
+
+// named reports whether text is part of an attribute's name. Names are shown.
+func named(item table.Item, text string) bool {
+	for name := range item {
+		if strings.Contains(name, text) {
+			return true
+		}
+	}
+	return false
+}
+
+// fuzzBounds holds a decoded bucket to what the rules rely on.
+func fuzzBounds(t *testing.T, b *table.Bucket) {
+	t.Helper()
+	if b.Count < 1 || b.Shard < 0 || b.Refilled < 0 || b.Refilled > quota.MaxTime || len(b.Limits) == 0 {
+		t.Fatalf("%+v", b)
+	}
+	if b.Broken != nil && (!errors.Is(b.Broken, quota.ErrSchedule) || len(b.Broken.Error()) > 1000) {
+		t.Fatalf("broken by %v", b.Broken)
+	}
+	for i := range b.Limits {
+		l := &b.Limits[i]
+		if i > 0 && l.Name <= b.Limits[i-1].Name {
+			t.Fatalf("%q comes after %q", l.Name, b.Limits[i-1].Name)
+		}
+		amounts := []int64{l.Balance, l.Consumed, -l.Balance, -l.Consumed, l.Base.Capacity, l.Base.Refill, l.TopUp}
+		if slices.Max(amounts) > quota.MaxAmount || min(l.Base.Capacity, l.Base.Refill, l.Base.Period, l.TopUp, l.Window.Length) < 0 {
+			t.Fatalf("%+v", l)
+		}
+		for _, field := range []table.Field{table.FieldBalance, table.FieldSoft, "", "x"} {
+			name, got, ok := table.SplitAttr(table.Attr(l.Name, field))
+			if !ok || name != l.Name || got != field {
+				t.Fatalf("%q is taken apart into %q, %q", table.Attr(l.Name, field), name, got)
+			}
+		}
+	}
 }

@@ -25,6 +25,9 @@ const StateSK = "#STATE"
 
 const bucketMark = "/BUCKET#"
 
+// maxPK is how long DynamoDB lets a partition key be, in bytes.
+const maxPK = 2048
+
 // ErrKey says that a key is not one of the layout's.
 var ErrKey = errors.New("malformed key")
 
@@ -50,8 +53,11 @@ func (k Key) PK() string {
 // ParseKey reads a bucket's partition key. The error wraps ErrKey and does not
 // hold the key, which may be a secret.
 func ParseKey(pk string) (Key, error) {
+	if len(pk) > maxPK {
+		return Key{}, fmt.Errorf("%w: longer than %d bytes", ErrKey, maxPK)
+	}
 	namespace, rest, ok := strings.Cut(pk, bucketMark)
-	if !ok || namespace == "" || strings.Contains(namespace, "/") {
+	if !ok || namespace == "" || strings.ContainsAny(namespace, "/#") {
 		return Key{}, fmt.Errorf("%w: no namespace before BUCKET#", ErrKey)
 	}
 	parts := strings.Split(rest, "#")

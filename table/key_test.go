@@ -22,7 +22,7 @@ func TestParseKey(t *testing.T) {
 
 func TestParseKeyRefuses(t *testing.T) {
 	for _, pk := range []string{
-		"", "/BUCKET#sk-live#r#0", "a/b/BUCKET#sk-live#r#0", "n5/ENTITY#sk-live", "BUCKET#sk-live#r#0", "n5/BUCKET#", "n5/BUCKET#sk-live",
+		"", "/BUCKET#sk-live#r#0", "a/b/BUCKET#sk-live#r#0", "a#b/BUCKET#sk-live#r#0", "n5/ENTITY#sk-live", "BUCKET#sk-live#r#0", "n5/BUCKET#", "n5/BUCKET#sk-live",
 		"n5/BUCKET#sk-live#r", "n5/BUCKET#sk-live#r#", "n5/BUCKET#sk-live#r#x", "n5/BUCKET#sk-live#r#-1", "n5/BUCKET#sk-live#r#01",
 		"n5/BUCKET#sk-live#r#+1", "n5/BUCKET##r#0", "n5/BUCKET#sk-live##0", "n5/BUCKET#sk-live#r#0#1", "n5/BUCKET#sk-live#r#99999999999999999999",
 	} {
@@ -40,13 +40,36 @@ func FuzzParseKey(f *testing.F) {
 	f.Fuzz(func(t *testing.T, pk string) {
 		key, err := table.ParseKey(pk)
 		if err != nil {
-			if !errors.Is(err, table.ErrKey) {
-				t.Fatalf("not ErrKey: %v", err)
+			if !errors.Is(err, table.ErrKey) || len(err.Error()) > 100 || strings.Contains(err.Error(), secret) {
+				t.Fatalf("not ErrKey, or it shows the key: %v", err)
 			}
 			return
 		}
 		if key.PK() != pk {
 			t.Fatalf("%q was read as %+v, whose key is %q", pk, key, key.PK())
+		}
+		for _, part := range []string{key.Namespace, key.Entity, key.Resource} {
+			if part == "" || strings.Contains(part, "#") {
+				t.Fatalf("%q was read as %+v", pk, key)
+			}
+		}
+	})
+}
+
+// FuzzKey is the other way round: what is put together is taken apart.
+func FuzzKey(f *testing.F) {
+	f.Add("n5", secret, "models/embed-3", 31)
+	f.Add("n5", "a", "r/BUCKET", 0)
+	f.Fuzz(func(t *testing.T, namespace, entity, resource string, shard int) {
+		key := table.Group{Namespace: namespace, Entity: entity, Resource: resource}.At(shard)
+		got, err := table.ParseKey(key.PK())
+		legal := namespace != "" && entity != "" && resource != "" && shard >= 0 && len(key.PK()) <= 2048 &&
+			!strings.Contains(namespace, "/") && !strings.Contains(namespace+entity+resource, "#")
+		if legal && (err != nil || got != key) {
+			t.Fatalf("%+v is read as %+v, %v", key, got, err)
+		}
+		if !legal && err == nil && got == key {
+			t.Fatalf("%+v is a key", key)
 		}
 	})
 }

@@ -20,15 +20,27 @@ const maxNesting = 32
 // attributeSize is about how many bytes of text an attribute of a bucket takes.
 const attributeSize = 32
 
+// usualAttributes is more than what a bucket of the usual few limits has. For
+// more, room is made as they come.
+const usualAttributes = 256
+
+// maxItem bounds the text of an item, in bytes. DynamoDB's items are at most
+// 400 KB, of which JSON can make ten times that. The values that are read from a
+// text can take many times as much room again.
+const maxItem = 4 << 20
+
 // ParseItem reads an item in DynamoDB JSON, {"PK": {"S": "…"}, …}. It refuses
-// what is no JSON, a value of no type or of more than one, and values nested
-// deeper than DynamoDB allows. The error wraps ErrJSON and holds nothing of the
-// text.
+// what is no JSON, a value of no type or of more than one, values nested deeper
+// than DynamoDB allows, and text that is longer than any of its items. The error
+// wraps ErrJSON and holds nothing of the text.
 //
 // Reading the images is most of the work of a batch, so that this reads bytes
 // straight into values. The generic decoder of the AWS SDK, which takes many
 // times as long, is the reference that it is tested against.
 func ParseItem(text []byte) (Item, error) {
+	if len(text) > maxItem {
+		return nil, fmt.Errorf("%w: more than %d bytes", ErrJSON, maxItem)
+	}
 	p := parser{text: text}
 	item := Item(p.attributes(0))
 	if p.space(); p.at < len(text) {
@@ -101,7 +113,7 @@ func (p *parser) list(from, to byte, element func()) {
 func (p *parser) attributes(depth int) map[string]types.AttributeValue {
 	attributes := map[string]types.AttributeValue{}
 	if depth == 0 {
-		attributes = make(map[string]types.AttributeValue, len(p.text)/attributeSize)
+		attributes = make(map[string]types.AttributeValue, min(len(p.text)/attributeSize, usualAttributes))
 	}
 	p.list('{', '}', func() {
 		name := p.string()

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -124,6 +126,7 @@ func FuzzParseItem(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		item, err := ParseItem(text)
 		if err != nil {
+			fuzzRefused(t, text, err)
 			return
 		}
 		reference, err := attributevalue.UnmarshalMapJSON(text)
@@ -143,6 +146,79 @@ func FuzzParseItem(f *testing.F) {
 			t.Fatalf("written as %s, read back as %v (%v)", written, again, err)
 		}
 	})
+}
+
+// fuzzRefused holds a refusal to what is not an item, or one that the SDK reads only because it looks less closely: it
+// lets a value be null, have no type or several, or nest without end, and takes a set or a list of null for an empty one.
+func fuzzRefused(t *testing.T, text []byte, err error) {
+	t.Helper()
+	if !errors.Is(err, ErrJSON) || len(err.Error()) > 100 {
+		t.Fatalf("refused by %v", err)
+	}
+	var at int
+	if _, found, _ := strings.Cut(err.Error(), " at byte "); found != "" {
+		at, _ = strconv.Atoi(found)
+	}
+	if at > len(text) {
+		t.Fatalf("of %d bytes: %v", len(text), err)
+	}
+	var values map[string]json.RawMessage
+	if json.Unmarshal(text, &values) == nil && values != nil && wellFormed(text, values, 0) {
+		t.Fatalf("refused by %v, though every value has one type", err)
+	}
+}
+
+// wellFormed reports whether values are what DynamoDB can hold, told by encoding/json, and no name is there twice.
+func wellFormed(text []byte, values map[string]json.RawMessage, depth int) bool {
+	if members(text) != len(values) {
+		return false
+	}
+	for _, raw := range values {
+		if !wellFormedValue(raw, depth) {
+			return false
+		}
+	}
+	return true
+}
+
+func wellFormedValue(raw json.RawMessage, depth int) bool {
+	var value map[string]json.RawMessage
+	if depth > maxNesting || json.Unmarshal(raw, &value) != nil || len(value) != 1 || members(raw) != 1 {
+		return false
+	}
+	for kind, content := range value {
+		if bytes.Contains(content, []byte("null")) {
+			return false // perhaps in a string, which is good enough
+		}
+		var list []json.RawMessage
+		var inner map[string]json.RawMessage
+		switch kind {
+		case "L":
+			return json.Unmarshal(content, &list) == nil && !slices.ContainsFunc(list, func(raw json.RawMessage) bool { return !wellFormedValue(raw, depth+1) })
+		case "M":
+			return json.Unmarshal(content, &inner) == nil && wellFormed(content, inner, depth+1)
+		}
+		return json.Unmarshal(content, plainContents[kind]) == nil
+	}
+	return false
+}
+
+// plainContents are what the types without further values in them hold; Unmarshal fails for what is none of them.
+var plainContents = map[string]any{
+	"S": new(string), "N": new(string), "B": new([]byte), "BOOL": new(bool), "NULL": new(bool),
+	"SS": new([]string), "NS": new([]string), "BS": new([][]byte),
+}
+
+// members counts the members of an object, those of one name too, of which encoding/json makes one.
+func members(object []byte) (n int) {
+	decoder := json.NewDecoder(bytes.NewReader(object))
+	_, _ = decoder.Token()
+	for ; decoder.More(); n++ {
+		var skipped json.RawMessage
+		_, _ = decoder.Token()
+		_ = decoder.Decode(&skipped)
+	}
+	return n
 }
 
 // The ratio of the two is what the parser is for.

@@ -64,7 +64,7 @@ func (d *driver) apply(ctx context.Context, x aggregator.Delivery) (driven aggre
 	case x.Change != nil:
 		x.Change, err = d.rewrite(ctx, x.Change)
 	case !strings.HasPrefix(id.SK, table.UsageSK):
-		d.put(x.Record.New)
+		d.put(id, x.Record.New)
 	}
 	return x, true, err
 }
@@ -72,12 +72,15 @@ func (d *driver) apply(ctx context.Context, x aggregator.Delivery) (driven aggre
 func identify(record events.Record) (itemID, bool) {
 	keys, err := table.ParseItem(record.Keys)
 	pk, sk := keys.Key()
-	return itemID{pk, sk}, err == nil && pk != ""
+	return itemID{pk, sk}, err == nil && pk != "" && sk != ""
 }
 
-// put stores an item that is no bucket and no usage as it was recorded.
-func (d *driver) put(image json.RawMessage) {
-	if item, err := table.ParseItem(image); err == nil {
+// put stores an item that is no bucket and no usage as it was recorded. An image
+// of another item than the record's keys say might be a bucket or usage after
+// all, so that it is not looked at.
+func (d *driver) put(id itemID, image json.RawMessage) {
+	item, err := table.ParseItem(image)
+	if pk, sk := item.Key(); err == nil && (itemID{pk, sk}) == id {
 		d.store.Put(item)
 	}
 }

@@ -18,7 +18,7 @@ var seed = flag.Uint64("seed", 1, "first seed of the synthetic recordings")
 // records what it writes: first uses, fast paths, passes, doublings, moves,
 // operators' changes.
 type client struct {
-	t       *testing.T
+	t       testing.TB
 	rng     *rand.Rand
 	store   *memory.Store
 	group   table.Group
@@ -30,7 +30,7 @@ type client struct {
 // hour is a reset calendar that fires every hour.
 const hour = "1m0"
 
-func newClient(t *testing.T, seed uint64, calls int) *client {
+func newClient(t testing.TB, seed uint64, calls int) *client {
 	c := &client{
 		t: t, rng: rand.New(rand.NewPCG(seed, 2)), store: memory.New(), count: 1,
 		group: table.Group{Namespace: "n", Entity: "acme", Resource: "gpt-4"},
