@@ -28,7 +28,6 @@ type books struct {
 	lag      int64 // how far one was behind
 	rounding int64 // one for each stretch of drips at one rate
 
-	spending          bool
 	admitted, refused int
 	debt              int64 // the most that was held beyond the tank
 }

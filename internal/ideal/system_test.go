@@ -164,9 +164,7 @@ func (s *system) plan(x step, key table.Key) {
 
 func (s *system) spend(x step, key table.Key) {
 	c := s.client(x.writer)
-	s.spending = true
 	admitted := c.Spend(key, x.limit, x.amount)
-	s.spending = false
 	if !admitted {
 		s.refused++
 		return

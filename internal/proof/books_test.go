@@ -119,7 +119,7 @@ func (k *books) passed(image, before, after *table.Bucket, pass *quota.Pass) {
 	k.dripped(image, before, after)
 	i := slices.IndexFunc(pass.Changes, func(c quota.Change) bool { return c.Limit == "q" && c.Restore })
 	if i >= 0 {
-		k.restored(before, after, pass.Count, pass.Changes[i])
+		k.restored(image, before, after, pass.Count, pass.Changes[i])
 		return
 	}
 	fall := before.Limit("q").Balance - after.Limit("q").Balance
@@ -138,8 +138,15 @@ func (k *books) passed(image, before, after *table.Bucket, pass *quota.Pass) {
 // restore that takes something away. A condition on the balance could only keep
 // such a restore from being written, for as long as refunds come. The next pass
 // trims it off.
-func (k *books) restored(before, after *table.Bucket, count int, c quota.Change) {
+func (k *books) restored(image, before, after *table.Bucket, count int, c quota.Change) {
 	share, balance := shareOf(after, count), after.Limit("q").Balance
+	want, read := share, image.Limit("q")
+	if read.Window.Mark != nil && c.Roll != nil {
+		want -= max(0, read.Consumed-*read.Window.Mark)
+	}
+	if want -= read.Balance - before.Limit("q").Balance; balance != want {
+		k.note("shard %d was restored to %s, not to %s", after.Shard, tokens(balance), tokens(want))
+	}
 	k.expired[periodOf(before)] += before.Limit("q").Balance
 	k.grant(after, count)
 	k.charged[periodOf(after)] += share - balance

@@ -12,8 +12,9 @@ import (
 type client struct {
 	w     *world
 	store *requests
-	skew  int64 // what its clock is ahead by, milliseconds
-	place int
+	skew  int64    // what its clock is ahead by, milliseconds
+	op    int      // of those that it does
+	place int      // in that one
 	fund  fundFunc // nil is quota.Fund
 }
 
@@ -24,7 +25,8 @@ type fundFunc func(zero *quota.Bucket, siblings []*quota.Bucket, shard, count in
 func (w *world) client(name string, skew int64, do ...func(c *client)) explore.Spec {
 	return explore.Spec{Name: name, Run: func(a *explore.Actor) {
 		c := &client{w: w, store: &requests{w: w, a: a}, skew: skew}
-		for _, op := range do {
+		for i, op := range do {
+			c.op, c.place = i, 0
 			c.forget()
 			op(c)
 		}
@@ -36,7 +38,7 @@ func (w *world) client(name string, skew int64, do ...func(c *client)) explore.S
 func (c *client) forget() {
 	c.place++
 	if c.store.a != nil {
-		c.store.a.Forget(c.place)
+		c.store.a.Forget(100*c.op + c.place)
 	}
 }
 

@@ -8,5 +8,9 @@
 // actors that meet on it; a mutant is a rule left out, which the search has to
 // find. Storms, walks and cuts are random and go further than a search can.
 //
+// Reading and raising siblings is cut into its requests here (requests_test.go),
+// by the rule that table.Store states and the conformance suite checks of the
+// stores; every other request is made by the store itself.
+//
 // There is nothing here but tests.
 package proof

@@ -3,6 +3,7 @@ package proof_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -212,6 +213,44 @@ var mutants = []mutant{
 		}}.table,
 	},
 	{
+		name: "a restore of half", in: "a sibling is restored while its slot is created", says: "was restored to",
+		table: unruly{pass: func(t *memory.Store, b *table.Bucket, pass *quota.Pass) (table.PassResult, error) {
+			half := *pass
+			half.Changes = slices.Clone(pass.Changes)
+			for i := range half.Changes {
+				if half.Changes[i].Restore {
+					half.Changes[i].Delta /= 2
+				}
+			}
+			return t.Pass(bg, b, &half)
+		}}.table,
+	},
+	{
+		name: "a new shard with a token too much", in: "a shard is created at 2 while the count doubles to 4", says: "of nothing",
+		table: unruly{create: func(t *memory.Store, c table.Creation) (table.CreationOutcome, error) {
+			c.Bucket.Limit("q").Balance += 1000
+			c.Bucket.Fill()
+			return t.Create(bg, c)
+		}}.table,
+	},
+	{
+		name: "rf put back by a creation", in: "a shard is created at 2 while the count doubles to 4", says: "rf of shard 0 fell",
+		table: unruly{create: func(t *memory.Store, c table.Creation) (table.CreationOutcome, error) {
+			outcome, err := t.Create(bg, c)
+			zero, _ := t.Read(bg, acme.At(0))
+			t.Put(build(zero.Item, refilled(zero.Refilled-1)))
+			return outcome, err
+		}}.table,
+	},
+	{
+		name: "a count put down by a creation", in: "a shard is created at 2 while the count doubles to 4", says: "is not in the period",
+		table: unruly{create: func(t *memory.Store, c table.Creation) (table.CreationOutcome, error) {
+			outcome, err := t.Create(bg, c)
+			t.Put(build(t.Get(acme.At(0).PK(), table.StateSK), count(1)))
+			return outcome, err
+		}}.table,
+	},
+	{
 		name: "no mark set", in: "a batch is delivered again, in halves", says: "is counted",
 		table: unruly{usage: func(t *memory.Store, usage table.Usage) (table.UsageResult, error) {
 			result, err := t.AddUsage(bg, usage)
@@ -225,7 +264,7 @@ var mutants = []mutant{
 		}}.table,
 	},
 	{
-		name: "a mark that is a number", in: "the stream is made anew", says: "is counted",
+		name: "a mark without the stream, a number", in: "the stream is made anew", says: "is counted",
 		mark: func(_, sequence string) (string, error) { return events.Mark("", sequence) },
 	},
 	{

@@ -233,7 +233,8 @@ func (c Client) try(key table.Key, count int, last bool) table.CreationOutcome {
 	return outcome
 }
 
-// Double doubles a group's shard count and tells the siblings.
+// Double doubles a group's shard count, up to a limit. The siblings are told by
+// whoever creates a shard next.
 func (c Client) Double(group table.Group, limit int) {
 	zero := c.Table.At(group.At(0))
 	if zero.Count >= limit {
