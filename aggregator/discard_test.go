@@ -141,6 +141,28 @@ func TestUsageAfterAMarkAlone(t *testing.T) {
 	eq(t, "duplicates", report.Duplicates, 3)
 }
 
+// A limit that was used for the first time and then removed leaves the totals
+// as they were before. What is missing is missed all the same.
+func TestUsageOfALimitThatWasRemoved(t *testing.T) {
+	w := newWorld(t)
+	a, zero := w.spend(noon, large(0), "rpm", 5000)
+	b, zero := w.spend(noon, zero, "tpm", 700_000)
+	without := attrs{}
+	for name := range zero {
+		if strings.HasPrefix(name, "b_tpm_") {
+			without[name] = nil
+		}
+	}
+	removed := build(zero, without)
+	c := w.write(noon, zero, removed)
+	d, _ := w.spend(noon, removed, "rpm", 1000)
+	w.sound(noon, a)
+	w.sound(noon, d) // b and c were given up on
+	report := w.sound(noon, b, c)
+	eq(t, "usage", w.usage(acme, "hourly", atNoon), "rpm 6, tpm 700, events 3")
+	eq(t, "duplicates", report.Duplicates, 0)
+}
+
 // What is counted but cannot be read counts nothing twice, and says so.
 func TestUsageWhereWhatIsCountedCannotBeRead(t *testing.T) {
 	w := newWorld(t)

@@ -170,13 +170,14 @@ func (item Item) Marks() map[int]string {
 
 // Totals is a fingerprint of what the bucket's limits have consumed so far, as
 // far as it is usage: 11 letters, digits, dashes or underscores. A write that
-// consumes something changes it; of no bucket it is that of one unused.
+// consumes something changes it, and so does a limit that comes or goes: its
+// total goes with it, which would look like a use that was given back.
 func Totals(b *Bucket) string {
 	var text []byte
 	if b != nil {
 		for i := range b.Limits {
 			limit := &b.Limits[i]
-			if limit.Consumed != 0 && limit.Name != quota.WriteMeter && CanCount(limit.Name) {
+			if limit.Name != quota.WriteMeter && CanCount(limit.Name) {
 				text = append(strconv.AppendQuote(text, limit.Name), ' ')
 				text = append(strconv.AppendInt(text, limit.Consumed, 10), '\n')
 			}

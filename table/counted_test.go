@@ -227,19 +227,22 @@ func TestTotals(t *testing.T) {
 		}
 		return table.Totals(b)
 	}
-	unused := table.Totals(nil)
+	unused := of(nil)
 	if !regexp.MustCompile(`^[A-Za-z0-9_-]{11}$`).MatchString(unused) {
 		t.Errorf("%q", unused)
 	}
 	for name, got := range map[string]string{
-		"no consumption": of(nil), "nothing of a new limit": of(map[string]int{"tpm": 0}), "the write meter": of(map[string]int{"wcu": 1000}),
+		"no consumption": of(nil), "the write meter": of(map[string]int{"wcu": 1000}),
 		"a limit that no counter can be named like": of(map[string]int{"window": 5}), "another attribute": of(nil, "rf", "b_rpm_tk"),
 	} {
 		if got != unused {
 			t.Errorf("%s: %s, not %s", name, got, unused)
 		}
 	}
-	seen := map[string]string{unused: "unused"}
+	seen := map[string]string{unused: "unused", of(map[string]int{"tpm": 0}): "a new limit", table.Totals(nil): "no bucket"}
+	if len(seen) != 3 {
+		t.Error("a limit that comes is not seen")
+	}
 	for _, consumed := range []map[string]int{
 		{"rpm": 1}, {"rpm": -1}, {"rpm": 2}, {"tpm": 1}, {"rpm": 1, "tpm": 1}, {"rpm": 1, "tpm": 2}, {"rpm": 2, "tpm": 1}, {"rpm": 11}, {"rpm": 12}, {"rpm": 1, "a.b-c": 2},
 	} {

@@ -98,6 +98,10 @@ func readContext(node constructs.Node) (*choices, error) {
 		if !ok {
 			continue
 		}
+		if text == "" {
+			wrong = append(wrong, fmt.Errorf("context %s%s: it is empty", prefix, s.key))
+			continue
+		}
 		if err := s.set(text); err != nil {
 			wrong = append(wrong, fmt.Errorf("context %s%s: %w", prefix, s.key, err))
 		}

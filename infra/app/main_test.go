@@ -88,7 +88,7 @@ func TestWrongContext(t *testing.T) {
 			"tableArn": "arn:aws:dynamodb:eu-west-1:111122223333:table/t", "streamArn": "arn:aws:dynamodb:eu-west-1:111122223333:table/t/stream/1", "encryption": "AWS_MANAGED",
 		}, "the properties of Table have no effect"},
 		"no tag":         {map[string]any{"tags": "team"}, `context shardquota:tags: "team" is not name=value`},
-		"several":        {map[string]any{"paused": "soon", "x": "", "memoryMB": "1.5"}, "memoryMB: \"1.5\" is not a whole number\ncontext shardquota:paused"},
+		"several":        {map[string]any{"paused": "soon", "x": "y", "memoryMB": "1.5"}, "memoryMB: \"1.5\" is not a whole number\ncontext shardquota:paused"},
 		"out of range":   {map[string]any{"parallel": "11"}, "Mapping.Parallel is 11, not within 1 and 10"},
 		"half a table":   {map[string]any{"tableArn": "arn:aws:dynamodb:eu-west-1:111122223333:table/t"}, "go together"},
 		"two ways":       {map[string]any{"alarmEmail": "a@b.c", "alarmTopicArn": "arn:aws:sns:eu-west-1:111122223333:t"}, "exclude each other"},

@@ -43,7 +43,7 @@ func whole(ctx context.Context, input middleware.DeserializeInput, next middlewa
 
 var (
 	errEmpty    = errors.New("the body is empty")
-	errChecksum = errors.New("the checksum is another one")
+	errChecksum = errors.New("the checksum is not that of the header X-Amz-Crc32")
 )
 
 // check refuses what is not the body that was sent. A failure's body may be
@@ -52,8 +52,8 @@ func check(body []byte, response *smithyhttp.Response) error {
 	if len(body) == 0 && response.StatusCode < 300 {
 		return errEmpty
 	}
-	sum := response.Header.Get("X-Amz-Crc32")
-	if response.StatusCode < 300 && sum != "" && sum != strconv.FormatUint(uint64(crc32.ChecksumIEEE(body)), 10) {
+	sum, err := strconv.ParseUint(response.Header.Get("X-Amz-Crc32"), 10, 32)
+	if response.StatusCode < 300 && err == nil && uint32(sum) != crc32.ChecksumIEEE(body) {
 		return errChecksum
 	}
 	return nil

@@ -121,6 +121,16 @@ var passCases = []testCase{
 			check(f, "applied after "+c.name, result.Applied, true)
 		}
 	}},
+	{"a newer window that was told of without touching the valid-until", func(f *fixture) {
+		item, _, pass := rollPass(f)
+		item = build(item, attrs{"vu": 7})
+		b := f.decode(item)
+		pass.ExpectValid, pass.Valid = new(int64(7)), nil
+		f.raw.Put(f, build(item, attrs{"b_sess_ws": now - 400}))
+		f.passLost(b, pass)
+		f.raw.Put(f, item)
+		f.pass(b, pass)
+	}},
 	{"a pass adds, so that concurrent spending still counts", func(f *fixture) {
 		item := bucket(first, limit(rpm, 100, 60_000))
 		b := f.put(item)
