@@ -72,7 +72,7 @@ func (f *folded) order(b *bucket) {
 		w := &b.writes[i]
 		if w.consumed = f.countable(*w); len(w.consumed) > 0 {
 			w.counts = table.Run{
-				First: table.Edge{Mark: w.Mark, Total: table.Totals(w.Old)},
+				First: table.Edge{Mark: w.Mark, Total: table.TotalsBefore(w.Old, w.New)},
 				Last:  table.Edge{Mark: w.Mark, Total: table.Totals(w.New)},
 			}
 		}

@@ -61,7 +61,7 @@ func TestUsageIsOneUpdateAWindow(t *testing.T) {
 // is not known what is counted.
 func unread(shard int, first, last aggregator.Delivery) table.Source {
 	return table.Source{Shard: shard, Next: table.Counted{{
-		First: table.Edge{Mark: first.Change.Mark, Total: table.Totals(first.Change.Old)},
+		First: table.Edge{Mark: first.Change.Mark, Total: table.TotalsBefore(first.Change.Old, first.Change.New)},
 		Last:  table.Edge{Mark: last.Change.Mark, Total: table.Totals(last.Change.New)},
 	}}}
 }

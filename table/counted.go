@@ -173,14 +173,25 @@ func (item Item) Marks() map[int]string {
 // consumes something changes it, and so does a limit that comes or goes: its
 // total goes with it, which would look like a use that was given back.
 func Totals(b *Bucket) string {
+	return totals(b.Limits, func(l *quota.Limit) int64 { return l.Consumed })
+}
+
+// TotalsBefore is Totals of what a write found. Where that was no bucket, it is
+// that of the new one when nothing of it was used.
+func TotalsBefore(old, written *Bucket) string {
+	if old != nil {
+		return Totals(old)
+	}
+	return totals(written.Limits, func(*quota.Limit) int64 { return 0 })
+}
+
+func totals(limits []quota.Limit, consumed func(*quota.Limit) int64) string {
 	var text []byte
-	if b != nil {
-		for i := range b.Limits {
-			limit := &b.Limits[i]
-			if limit.Name != quota.WriteMeter && CanCount(limit.Name) {
-				text = append(strconv.AppendQuote(text, limit.Name), ' ')
-				text = append(strconv.AppendInt(text, limit.Consumed, 10), '\n')
-			}
+	for i := range limits {
+		limit := &limits[i]
+		if limit.Name != quota.WriteMeter && CanCount(limit.Name) {
+			text = append(strconv.AppendQuote(text, limit.Name), ' ')
+			text = append(strconv.AppendInt(text, consumed(limit), 10), '\n')
 		}
 	}
 	sum := sha256.Sum256(text)

@@ -212,7 +212,7 @@ func TestCountedThatCannotBeRead(t *testing.T) {
 
 // What usage counts changes the fingerprint, and nothing else does.
 func TestTotals(t *testing.T) {
-	of := func(consumed map[string]int, more ...string) string {
+	bucket := func(consumed map[string]int, more ...string) *table.Bucket {
 		item := table.Item{"PK": table.S(key.PK()), "SK": table.S("#STATE"), "b_rpm_tk": table.N("5"), "b_rpm_cp": table.N("9")}
 		for limit, total := range consumed {
 			item["b_"+limit+"_tk"], item["b_"+limit+"_cp"] = table.N("1"), table.N("1")
@@ -225,8 +225,9 @@ func TestTotals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return table.Totals(b)
+		return b
 	}
+	of := func(consumed map[string]int, more ...string) string { return table.Totals(bucket(consumed, more...)) }
 	unused := of(nil)
 	if !regexp.MustCompile(`^[A-Za-z0-9_-]{11}$`).MatchString(unused) {
 		t.Errorf("%q", unused)
@@ -239,8 +240,8 @@ func TestTotals(t *testing.T) {
 			t.Errorf("%s: %s, not %s", name, got, unused)
 		}
 	}
-	seen := map[string]string{unused: "unused", of(map[string]int{"tpm": 0}): "a new limit", table.Totals(nil): "no bucket"}
-	if len(seen) != 3 {
+	seen := map[string]string{unused: "unused", of(map[string]int{"tpm": 0}): "a new limit"}
+	if len(seen) != 2 {
 		t.Error("a limit that comes is not seen")
 	}
 	for _, consumed := range []map[string]int{
@@ -251,6 +252,23 @@ func TestTotals(t *testing.T) {
 			t.Errorf("%v has the fingerprint of %s", consumed, other)
 		}
 		seen[got] = fmt.Sprint(consumed)
+	}
+}
+
+func TestTotalsBefore(t *testing.T) {
+	item := table.Item{"PK": table.S(key.PK()), "SK": table.S("#STATE"), "b_rpm_tk": table.N("5"), "b_rpm_cp": table.N("9")}
+	unused, err := table.DecodeBucket(item)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := *unused
+	used.Limits = slices.Clone(unused.Limits)
+	used.Limits[0].Consumed = 4
+	if got := table.TotalsBefore(nil, &used); got != table.Totals(unused) {
+		t.Errorf("before an insert: %s", got)
+	}
+	if got := table.TotalsBefore(&used, unused); got != table.Totals(&used) {
+		t.Errorf("before a modification: %s", got)
 	}
 }
 
