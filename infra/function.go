@@ -63,6 +63,9 @@ func (q *ShardQuota) useKey(key awskms.IKey) awsiam.PolicyStatement {
 	return statement
 }
 
+// readStream is what reading a stream takes.
+var readStream = []string{"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"}
+
 // allow lets the function do actions on a resource.
 func (q *ShardQuota) allow(actions []string, resource *string) {
 	q.role.AddToPrincipalPolicy(allow(actions, resource))

@@ -52,7 +52,7 @@ func (q *ShardQuota) addFailedBatches() {
 func (q *ShardQuota) addMapping() {
 	m := q.props.Mapping
 	stream := q.Table.TableStreamArn()
-	q.allow([]string{"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"}, stream)
+	q.allow(readStream, stream)
 	// The mapping lists the table's streams before it reads this one.
 	q.allow([]string{"dynamodb:ListStreams"}, jsii.String(*q.Table.TableArn()+"/stream/*"))
 	q.allow([]string{"s3:ListBucket"}, q.FailedBatches.BucketArn())

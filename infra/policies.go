@@ -95,7 +95,7 @@ func (q *ShardQuota) onFunction() []awsiam.PolicyStatement {
 		ArnFormat:    awscdk.ArnFormat_COLON_RESOURCE_NAME,
 	})
 	return []awsiam.PolicyStatement{
-		allow([]string{"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"}, q.Table.TableStreamArn()),
+		allow(readStream, q.Table.TableStreamArn()),
 		allow([]string{"lambda:GetEventSourceMapping", "lambda:UpdateEventSourceMapping"}, mapping),
 		allow([]string{"lambda:GetFunctionConfiguration"}, q.Function.FunctionArn()),
 		allow([]string{"logs:DescribeLogStreams", "logs:FilterLogEvents", "logs:GetLogEvents"}, q.Function.LogGroup().LogGroupArn()),

@@ -14,6 +14,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	items "github.com/shardquota/shardquota/internal/fixture"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
@@ -91,15 +92,15 @@ const (
 // awkward are limit names that an expression must not spell out.
 var awkward = []string{"tokens.in", "calls-day", "a_b", "b_x_tk", "size", "status", "x.y-z_tk", "A", "gc"}
 
-// attrs are attributes by name: whole numbers, strings, booleans or values as
-// the service has them; nil removes what a template put there.
-type attrs map[string]any
+type attrs = items.Attrs
+
+var build = items.Build
 
 // bucket is a bucket item: its keys, a count of 1, a pass at now, a write meter
 // and what else is given.
 func bucket(key table.Key, more ...attrs) table.Item {
 	shard := strconv.Itoa(key.Shard)
-	item := build(table.Item{}, attrs{
+	base := attrs{
 		"PK": key.PK(), "SK": table.StateSK,
 		"GSI2PK": key.Namespace + "/RESOURCE#" + key.Resource, "GSI2SK": "BUCKET#" + key.Entity + "#" + shard,
 		"GSI3PK": key.Namespace + "/ENTITY#" + key.Entity, "GSI3SK": "BUCKET#" + key.Resource + "#" + shard,
@@ -107,34 +108,8 @@ func bucket(key table.Key, more ...attrs) table.Item {
 		"entity_id": key.Entity, "resource": key.Resource, "cascade": false,
 		"shard_count": 1, "rf": now,
 		"b_wcu_tk": 1000_000, "b_wcu_tc": 0, "b_wcu_cp": 1000_000, "b_wcu_ra": 1000_000, "b_wcu_rp": 1000,
-	})
-	for _, extra := range more {
-		item = build(item, extra)
 	}
-	return item
-}
-
-func build(base table.Item, more attrs) table.Item {
-	item := base.Clone()
-	for name, value := range more {
-		switch v := value.(type) {
-		case nil:
-			delete(item, name)
-		case int:
-			item[name] = table.N(strconv.Itoa(v))
-		case int64:
-			item[name] = table.N(strconv.FormatInt(v, 10))
-		case string:
-			item[name] = table.S(v)
-		case bool:
-			item[name] = &types.AttributeValueMemberBOOL{Value: v}
-		case types.AttributeValue:
-			item[name] = v
-		default:
-			panic(fmt.Sprintf("storetest: attribute %s of type %T", name, value))
-		}
-	}
-	return item
+	return build(table.Item{}, append([]attrs{base}, more...)...)
 }
 
 // merge is a with more over it.
