@@ -9,14 +9,11 @@ import (
 	"path/filepath"
 	"time"
 
-	awsconfig "github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/spf13/cobra"
 
 	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/aggregator/replay"
 	"github.com/shardquota/shardquota/events"
-	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/dynamo"
 	"github.com/shardquota/shardquota/table/memory"
 )
@@ -189,16 +186,11 @@ func (f *replayFlags) open(ctx context.Context) (*replay.Replay, *memory.Store, 
 		}
 		return replay.InMemory(store), store, nil
 	}
-	config, err := awsconfig.LoadDefaultConfig(ctx)
+	service, err := connect(ctx, f.endpoint)
 	if err != nil {
 		return nil, nil, err
 	}
-	client := dynamodb.NewFromConfig(config, func(o *dynamodb.Options) {
-		if f.endpoint != "" {
-			o.BaseEndpoint = &f.endpoint
-		}
-	})
-	store := dynamo.New(client, f.table)
+	store := dynamo.New(service.table, f.table)
 	return replay.Again(store, store.Get), nil, nil
 }
 
@@ -228,28 +220,9 @@ func (f *replayFlags) explain(err error, report *replay.Report) error {
 }
 
 func (f *replayFlags) write(w io.Writer, report *replay.Report) error {
-	name := f.naming()
+	name := naming(f.ids)
 	if f.format == "json" {
 		return report.WriteJSON(w, name)
 	}
 	return report.WriteText(w, name)
-}
-
-// naming hides ids unless they are asked for: behind the pseudonyms that the
-// logs use where their key is at hand, otherwise behind a number.
-func (f *replayFlags) naming() replay.Naming {
-	if f.ids {
-		return func(group table.Group) string { return group.Entity }
-	}
-	if key := os.Getenv("SHARDQUOTA_HASH_KEY"); key != "" {
-		return aggregator.NewPseudonyms(key).Of
-	}
-	numbers := map[string]int{}
-	return func(group table.Group) string {
-		id := group.Namespace + "/" + group.Entity
-		if numbers[id] == 0 {
-			numbers[id] = len(numbers) + 1
-		}
-		return fmt.Sprintf("entity-%d", numbers[id])
-	}
 }

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"context"
+
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
+)
+
+// connection is how the service is reached: by the settings of the AWS command
+// line, at another endpoint where one is given.
+type connection struct {
+	table   *dynamodb.Client
+	streams *dynamodbstreams.Client
+}
+
+func connect(ctx context.Context, endpoint string) (connection, error) {
+	config, err := awsconfig.LoadDefaultConfig(ctx)
+	if err != nil {
+		return connection{}, err
+	}
+	if endpoint != "" {
+		config.BaseEndpoint = &endpoint
+	}
+	return connection{dynamodb.NewFromConfig(config), dynamodbstreams.NewFromConfig(config)}, nil
+}
