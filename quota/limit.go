@@ -50,6 +50,8 @@ type Limit struct {
 	Grant    *int  // the shard count the current grant was sized at; nil on a legacy quota
 	TopUp    int64 // allowance an operator added this period, millitokens
 	Soft     int64 // until when the limit is metered but not enforced, epoch ms; 0 is never
+
+	ResetCount int64 // how often an operator restored the quota in mid-period
 }
 
 // Bucket is all limits of one (entity, resource) on one shard, as stored.
@@ -59,6 +61,7 @@ type Bucket struct {
 	Refilled int64  // time of the last materialising pass, epoch ms; the optimistic lock
 	Valid    *int64 // the fast path must not spend past it, epoch ms; nil when absent
 	Disabled bool
+	Bypass   int64   // until when nothing on the bucket is enforced, only metered, epoch ms; 0 is never
 	Limits   []Limit // sorted by name
 	Broken   error   // why the schedules cannot be read; wraps ErrSchedule
 }

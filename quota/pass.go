@@ -13,7 +13,14 @@ type Change struct {
 	Restore bool   // a reset or a roll: stamp the grant count and end the period's top-up
 	Applied *int64 // window start to record as applied, epoch ms; nil leaves it
 	Roll    *int64 // the window start being rolled, which must still be the stored one
+	Open    *Open  // the window that a use opens here; nil for none
 	Max     *int64 // the balance must not be above this when the pass is written; nil asks nothing
+}
+
+// Open is a session window that a client's use opens.
+type Open struct {
+	Start int64  // epoch ms
+	Over  *int64 // the start that is replaced, which must still be the stored one; nil where there was none
 }
 
 // Pass is one materialising pass of one bucket: every limit on the item
@@ -23,6 +30,7 @@ type Pass struct {
 	Changes        []Change
 	Refilled       int64  // the new time of the pass, epoch ms
 	Valid          *int64 // new valid-until, epoch ms; nil leaves it. Pins the item's schedule
+	Unbound        bool   // the valid-until goes: nothing on the bucket is bound to time. Only a client's pass does that
 	Count          int    // shard count the pass was sized at
 	Exact          bool   // the balance and consumption of what is restored must be exactly as read
 	ExpectRefilled int64
@@ -39,6 +47,7 @@ const (
 	Over   Reason = "over"   // above its ceiling
 	Reset  Reason = "reset"  // a calendar edge has passed
 	Rolled Reason = "rolled" // a session window opened elsewhere
+	Opened Reason = "opened" // a client's use opens a session window
 	NotDue Reason = ""       // nothing to write
 )
 
@@ -87,19 +96,30 @@ func PlanPass(b *Bucket, demand Demand, now int64) (*Pass, error) {
 // and with it every limit: a reset that falls in between would otherwise never
 // come, and what drips in between would be lost.
 func Materialise(b *Bucket, demand Demand, now int64) (*Pass, error) {
-	now = max(now, b.lastWindow())
-	pass := &Pass{
+	pass, ceilings, err := materialise(b, demand, max(now, b.lastWindow()))
+	if err != nil {
+		return nil, err
+	}
+	pass.restamp(b, ceilings, max(now, b.lastWindow()))
+	pass.dropIdle()
+	return pass, nil
+}
+
+// materialise plans the pass of a bucket but for its valid-until, with a change
+// and a ceiling for every limit.
+func materialise(b *Bucket, demand Demand, now int64) (pass *Pass, ceilings []int64, err error) {
+	pass = &Pass{
 		Count:          b.Count,
 		Refilled:       max(now, b.Refilled),
 		ExpectRefilled: b.Refilled,
 		ExpectValid:    b.Valid,
 	}
-	ceilings := make([]int64, len(b.Limits))
+	ceilings = make([]int64, len(b.Limits))
 	for i := range b.Limits {
 		limit := &b.Limits[i]
 		change, reason, ceiling, err := limit.materialise(b, demand[limit.Name], now)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if reason != NotDue {
 			pass.Why = append(pass.Why, reason)
@@ -107,9 +127,7 @@ func Materialise(b *Bucket, demand Demand, now int64) (*Pass, error) {
 		ceilings[i] = ceiling
 		pass.Changes = append(pass.Changes, change)
 	}
-	pass.restamp(b, ceilings, now)
-	pass.dropIdle()
-	return pass, nil
+	return pass, ceilings, nil
 }
 
 // materialise brings one limit to now.
@@ -177,8 +195,7 @@ func (l *Limit) rollTarget(share int64) int64 {
 }
 
 // restamp gives the pass a new valid-until where the stored one has passed and
-// the next boundary is known. The fast path then spends again without looking,
-// so every balance is pinned to its ceiling.
+// the next boundary is known.
 func (p *Pass) restamp(b *Bucket, ceilings []int64, now int64) {
 	if b.Valid == nil || *b.Valid > now {
 		return
@@ -188,6 +205,12 @@ func (p *Pass) restamp(b *Bucket, ceilings []int64, now int64) {
 		return
 	}
 	p.Valid = &boundary
+	p.pin(ceilings)
+}
+
+// pin lets a pass be written only while no balance is above its ceiling, of a
+// pass after which the fast path spends without looking.
+func (p *Pass) pin(ceilings []int64) {
 	for i := range p.Changes {
 		change := &p.Changes[i]
 		if change.Max == nil {
@@ -215,12 +238,15 @@ func (p *Pass) Apply(b *Bucket) {
 		if change.Restore {
 			limit.Grant, limit.TopUp = new(p.Count), 0
 		}
+		if change.Open != nil {
+			limit.Window.Start = new(change.Open.Start)
+		}
 		if change.Applied != nil {
 			limit.Window.Applied = change.Applied
 		}
 	}
 	b.Refilled = p.Refilled
-	if p.Valid != nil {
+	if p.Valid != nil || p.Unbound {
 		b.Valid = p.Valid
 	}
 }

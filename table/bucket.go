@@ -19,6 +19,9 @@ const (
 	AttrResource   = "resource"
 	AttrShardCount = "shard_count"
 	AttrDisabled   = "disabled"
+	AttrBypass     = "bypass"
+	AttrCascade    = "cascade"
+	AttrParentID   = "parent_id"
 	AttrRefilled   = "rf"
 	AttrValid      = "vu"
 	AttrSchedule   = "sched"
@@ -115,6 +118,7 @@ func DecodeBucket(item Item) (*Bucket, error) {
 		Refilled: r.natural(AttrRefilled, quota.MaxTime),
 		Valid:    r.optional(AttrValid, quota.MaxTime),
 		Disabled: r.flag(AttrDisabled),
+		Bypass:   r.stamp(AttrBypass),
 	}}
 	for _, name := range names {
 		limit, broken := r.limit(name)
@@ -203,6 +207,8 @@ func (r *reader) limit(name string) (limit quota.Limit, broken error) {
 		},
 		TopUp: r.natural(at(FieldTopUp), quota.MaxAmount),
 		Soft:  r.soft(at(FieldSoft)),
+
+		ResetCount: r.natural(at(FieldResetCount), quota.MaxAmount),
 	}
 	if grant := r.optional(at(FieldGrant), maxCount); grant != nil {
 		limit.Grant = new(int(*grant))
@@ -279,6 +285,14 @@ func (r *reader) soft(name string) int64 {
 		return quota.MaxTime
 	}
 	if _, isFlag := r.item[name].(*types.AttributeValueMemberBOOL); isFlag {
+		return 0
+	}
+	return r.natural(name, quota.MaxTime)
+}
+
+// stamp reads a deadline; what is no number is none.
+func (r *reader) stamp(name string) int64 {
+	if _, isNumber := r.item[name].(*types.AttributeValueMemberN); !isNumber {
 		return 0
 	}
 	return r.natural(name, quota.MaxTime)

@@ -36,16 +36,16 @@ type Store interface {
 
 	// Pass MUST write the pass in one atomic update, balances as additions, if
 	// and only if the bucket exists with the time of its last pass and its
-	// valid-until as the pass expects, a shard count of at most the pass's,
-	// every balance at or below its change's Max, every window that is rolled
-	// still at the start that was read, where the pass sets a valid-until the
-	// item's default schedule as expected, and where the bucket is Retermed all
-	// its terms as read. A restore stamps the grant count and removes the
-	// period's top-up. Otherwise it MUST change nothing and return the item as it
-	// is. Writing the same pass twice applies it once. Of every limit that it Holds
-	// it MUST also find the balance and the consumption exactly as read. A write
-	// that had landed is reported as lost, and the
-	// item returned shows that nothing is left to do.
+	// valid-until as the pass expects, a shard count of at most the pass's, every
+	// balance at or below its change's Max, every window that is rolled or opened
+	// over still at the start that was read, where the pass sets or removes a
+	// valid-until the item's default schedule as expected, and where the bucket is
+	// Retermed all its terms as read. A restore stamps the grant count and removes
+	// the period's top-up. Otherwise it MUST change nothing and return the item as
+	// it is. Writing the same pass twice applies it once. Of every limit that it
+	// Holds it MUST also find the balance and the consumption exactly as read. A
+	// write that had landed is reported as lost, and the item returned shows that
+	// nothing is left to do.
 	Pass(ctx context.Context, bucket *Bucket, pass *quota.Pass) (PassResult, error)
 
 	// Double MUST set shard 0's count to twice from, if and only if it is from.

@@ -48,6 +48,11 @@ func passExpression(bucket *table.Bucket, pass *quota.Pass) *expression {
 	e.setNumber(table.AttrRefilled, max(pass.Refilled, pass.ExpectRefilled))
 	if pass.Valid != nil {
 		e.setNumber(table.AttrValid, *pass.Valid)
+	}
+	if pass.Unbound {
+		e.remove(table.AttrValid)
+	}
+	if pass.Valid != nil || pass.Unbound {
 		e.require(e.sameSchedule(bucket.Item[table.AttrSchedule]))
 	}
 	if table.Retermed(bucket) {
@@ -80,6 +85,11 @@ func (e *expression) change(change quota.Change, count int) {
 	if change.Restore {
 		e.setNumber(table.Attr(change.Limit, table.FieldGrant), int64(count))
 		e.remove(table.Attr(change.Limit, table.FieldTopUp))
+	}
+	if change.Open != nil {
+		start := table.Attr(change.Limit, table.FieldStart)
+		e.require(e.isOrAbsent(start, change.Open.Over))
+		e.setNumber(start, change.Open.Start)
 	}
 	if change.Applied != nil {
 		e.setNumber(table.Attr(change.Limit, table.FieldApplied), *change.Applied)

@@ -122,7 +122,7 @@ func itemKey(pk, sk string) table.Item {
 // update makes one conditional update. refused is true where the condition did
 // not hold, and then item is the item as it is; else it is the item as it was
 // left, if the update asks for that. item is nil where there is none.
-func (s *Store) update(ctx context.Context, operation string, key table.Item, e *expression, want types.ReturnValue) (item table.Item, refused bool, err error) {
+func (s *Store) update(ctx context.Context, operation string, key table.Item, e *expression, want types.ReturnValue, options ...func(*dynamodb.Options)) (item table.Item, refused bool, err error) {
 	output, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName:                           &s.table,
 		Key:                                 key,
@@ -133,7 +133,7 @@ func (s *Store) update(ctx context.Context, operation string, key table.Item, e 
 		ReturnValues:                        want,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 		ReturnConsumedCapacity:              types.ReturnConsumedCapacityTotal,
-	}, intact)
+	}, append(options, intact)...)
 	if image, ok := conditionFailed(err); ok {
 		s.meter.refused("UpdateItem")
 		return image, true, nil

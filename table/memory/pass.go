@@ -24,7 +24,7 @@ func (s *Store) Pass(ctx context.Context, bucket *table.Bucket, pass *quota.Pass
 	if err != nil {
 		return table.PassResult{}, fmt.Errorf("write pass: %w", err)
 	}
-	s.items[at] = next
+	s.set(at, next)
 	return table.PassResult{Applied: true}, nil
 }
 
@@ -34,7 +34,7 @@ func passHolds(i image, bucket *table.Bucket, pass *quota.Pass) bool {
 		!i.countAtMost(pass.Count) {
 		return false
 	}
-	if pass.Valid != nil && !i.same(table.AttrSchedule, bucket.Item[table.AttrSchedule]) {
+	if (pass.Valid != nil || pass.Unbound) && !i.same(table.AttrSchedule, bucket.Item[table.AttrSchedule]) {
 		return false
 	}
 	if table.Retermed(bucket) && !i.termed(bucket.PassTerms()) {
@@ -55,7 +55,11 @@ func changeHolds(i image, change quota.Change) bool {
 	if change.Max != nil && !i.atMost(table.Attr(change.Limit, table.FieldBalance), *change.Max) {
 		return false
 	}
-	return change.Roll == nil || i.is(table.Attr(change.Limit, table.FieldStart), *change.Roll)
+	start := table.Attr(change.Limit, table.FieldStart)
+	if change.Open != nil {
+		return i.isOrAbsent(start, change.Open.Over)
+	}
+	return change.Roll == nil || i.is(start, *change.Roll)
 }
 
 // unchanged reports whether a limit's balance and consumption are as the pass
@@ -72,6 +76,9 @@ func passed(stored table.Item, pass *quota.Pass) (table.Item, error) {
 	if pass.Valid != nil {
 		setNumber(item, table.AttrValid, *pass.Valid)
 	}
+	if pass.Unbound {
+		delete(item, table.AttrValid)
+	}
 	for _, change := range pass.Changes {
 		if change.Delta != 0 {
 			if err := addAmount(item, table.Attr(change.Limit, table.FieldBalance), change.Delta); err != nil {
@@ -81,6 +88,9 @@ func passed(stored table.Item, pass *quota.Pass) (table.Item, error) {
 		if change.Restore {
 			setNumber(item, table.Attr(change.Limit, table.FieldGrant), int64(pass.Count))
 			delete(item, table.Attr(change.Limit, table.FieldTopUp))
+		}
+		if change.Open != nil {
+			setNumber(item, table.Attr(change.Limit, table.FieldStart), change.Open.Start)
 		}
 		if change.Applied != nil {
 			setNumber(item, table.Attr(change.Limit, table.FieldApplied), *change.Applied)

@@ -29,7 +29,7 @@ func (s *Store) Double(ctx context.Context, group table.Group, from int) (table.
 	}
 	next := stored.Clone()
 	setNumber(next, table.AttrShardCount, int64(2*from))
-	s.items[at] = next
+	s.set(at, next)
 	return table.DoubleResult{Applied: true, Count: 2 * from}, nil
 }
 
@@ -42,7 +42,7 @@ func (s *Store) Freeze(ctx context.Context, key table.Key, freezes []quota.Freez
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if stored := s.items[at]; stored != nil {
-		s.items[at] = frozen(stored.Clone(), freezes)
+		s.set(at, frozen(stored.Clone(), freezes))
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func (s *Store) RaiseAndRead(ctx context.Context, group table.Group, count int, 
 			siblings[shard] = table.Sibling{Bucket: b, Broken: err}
 			continue
 		}
-		s.items[at] = raised(s.items[at], b, count, now)
+		s.set(at, raised(s.items[at], b, count, now))
 		b, err = decode(s.items[at])
 		siblings[shard] = table.Sibling{Bucket: b, Raised: true, Broken: err}
 	}
@@ -121,9 +121,9 @@ func (s *Store) Create(ctx context.Context, creation table.Creation) (table.Crea
 		return table.DonorChanged, nil
 	}
 	for i, donor := range donors {
-		s.items[bucketKey(key.Group.At(donor.Shard))] = debited[i]
+		s.set(bucketKey(key.Group.At(donor.Shard)), debited[i])
 	}
-	s.items[at] = canonicalItem(creation.Complete())
+	s.set(at, canonicalItem(creation.Complete()))
 	return table.Created, nil
 }
 

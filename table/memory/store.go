@@ -22,7 +22,8 @@ type Store struct {
 	load Loader
 
 	mu    sync.Mutex
-	items map[itemKey]table.Item // nil for an item known to be absent
+	items map[itemKey]table.Item // nil for an item known to be absent; an item is never changed, only replaced
+	watch func(old, new table.Item)
 }
 
 var _ table.Store = (*Store)(nil)
@@ -88,7 +89,25 @@ func (s *Store) Put(item table.Item) {
 	pk, sk := item.Key()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.items[itemKey{pk, sk}] = canonicalItem(item)
+	s.set(itemKey{pk, sk}, canonicalItem(item))
+}
+
+// Watch has a function told of every write from now on, in the order of the
+// writes: the item before it and after it, nil where there was or is none. It
+// may keep both, must change neither, and must not use the table.
+func (s *Store) Watch(told func(old, new table.Item)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watch = told
+}
+
+// set stores an item, nil for none, in place of the one that is there.
+func (s *Store) set(at itemKey, item table.Item) {
+	old := s.items[at]
+	s.items[at] = item
+	if s.watch != nil && (old != nil || item != nil) {
+		s.watch(old, item)
+	}
 }
 
 // Get returns the item at a key, nil where there is none.
@@ -102,7 +121,7 @@ func (s *Store) Get(pk, sk string) table.Item {
 func (s *Store) Delete(pk, sk string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.items[itemKey{pk, sk}] = nil
+	s.set(itemKey{pk, sk}, nil)
 }
 
 // Items returns every item, sorted by partition key and then by sort key.

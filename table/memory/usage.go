@@ -34,7 +34,7 @@ func (s *Store) AddUsage(ctx context.Context, usage table.Usage) (table.UsageRes
 	if err != nil {
 		return fail(err)
 	}
-	s.items[at] = next
+	s.set(at, next)
 	return table.UsageResult{Applied: true}, nil
 }
 

@@ -1,0 +1,68 @@
+package quota
+
+// Correction is what settling a use does to one limit of its shard.
+type Correction struct {
+	Limit    string
+	Consumed int64  // added to the total consumed, millitokens; negative where something is given back
+	Balance  int64  // added to the balance, millitokens
+	Max      *int64 // the balance must not be above this when it is written; nil asks nothing
+}
+
+// Settle plans what a use does to its bucket that turned out to have used more
+// or, where an amount is negative, less than it took. b is the bucket as it is,
+// taken as it was left by the use.
+//
+// More is always taken, into debt if it must be. What is given back comes off
+// the total consumed, but lifts a balance at most to its ceiling, and a quota's
+// only in the period in which it was taken: anything else would be allowance
+// that nobody granted. Nothing is lifted where the ceiling cannot be known. The
+// write meter is charged. Limits that the bucket no longer has are left out.
+func Settle(b, taken *Bucket, used Demand, now int64) []Correction {
+	var corrections []Correction
+	for i := range b.Limits {
+		l := &b.Limits[i]
+		amount := used[l.Name]
+		c := Correction{Limit: l.Name, Consumed: amount, Balance: -amount}
+		switch {
+		case l.Name == WriteMeter:
+			c.Consumed, c.Balance = WriteCost, -WriteCost
+		case amount == 0:
+			continue
+		case amount < 0:
+			c.Balance, c.Max = b.lift(l, taken, -amount, now)
+		}
+		corrections = append(corrections, c)
+	}
+	return corrections
+}
+
+// lift is how much of what is given back the balance can take, and what it must
+// then not be above.
+func (b *Bucket) lift(l *Limit, taken *Bucket, amount, now int64) (lifted int64, most *int64) {
+	params, err := l.Effective(now)
+	if err != nil || b.Broken != nil || !l.samePeriod(b, taken) {
+		return 0, nil
+	}
+	ceiling := l.Ceiling(b.Count, params.Capacity)
+	if lifted = min(amount, ceiling-l.Balance); lifted <= 0 {
+		return 0, nil
+	}
+	return lifted, new(ceiling - lifted)
+}
+
+// samePeriod reports whether what was taken of a quota was of the period that
+// its balance is of still. Of a limit that drips it always is.
+func (l *Limit) samePeriod(b, taken *Bucket) bool {
+	was := taken.Limit(l.Name)
+	if was == nil || was.Kind() != l.Kind() || was.ResetCount != l.ResetCount {
+		return false
+	}
+	switch l.Kind() {
+	case Calendar:
+		edge, ok := l.Resets.Prev(b.Refilled)
+		return !ok || edge <= taken.Refilled
+	case Session:
+		return same(was.Window.Start, l.Window.Start) && same(was.Window.Applied, l.Window.Applied)
+	}
+	return true
+}

@@ -1,0 +1,129 @@
+package table
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/shardquota/shardquota/quota"
+)
+
+// Client is the table to a program that takes tokens: a Store, and the writes
+// that only such programs make. What the Store's comment says of its methods
+// holds for these too, but for one thing: Take, Use and Settle cannot be told
+// from another program's, so that a lost answer of theirs is not recognised.
+// They MUST NOT be tried again by themselves once they may have landed, and the
+// error that wraps ErrRetry then means that they landed or not.
+type Client interface {
+	Store
+
+	// Take MUST charge a bucket in one atomic write, without reading anything
+	// first, if and only if the bucket exists, is not disabled, has an expiry
+	// after Now or none, a valid-until after Now or none, a write left on its
+	// write meter, and of every limit that is enforced at Now (it is not soft
+	// then) at least the amount. Amounts come off the balances and onto the
+	// totals consumed; the write meter is charged one write. Otherwise it MUST
+	// change nothing and return the item as it is. Of a limit that the bucket
+	// lacks it MUST NOT make any part.
+	Take(ctx context.Context, key Key, take Take) (Taken, error)
+
+	// Use MUST write a pass as Store.Pass does, and in the same update the
+	// takes, if and only if also every balance is at least the take's Least, and
+	// every window that the use opens over is as it was read. An opened window's
+	// start MUST be stored as applied. expires is stored where the bucket has an
+	// expiry; 0 leaves it.
+	Use(ctx context.Context, bucket *Bucket, use *quota.Use, expires int64) (Taken, error)
+
+	// Settle MUST make all corrections in one atomic update if and only if the
+	// bucket exists and, where one of them lifts a balance, the time of the last
+	// pass, the shard count, the valid-until and, where the bucket is Retermed,
+	// the terms are as read, and no lifted balance is above the correction's Max.
+	Settle(ctx context.Context, bucket *Bucket, corrections []quota.Correction) (Taken, error)
+
+	// Tell MUST store the start of a session window and its length on a shard,
+	// set the valid-until to 0 and remember the total consumed, if and only if the
+	// shard exists, its own window had ended by the start or it has none, and the
+	// balance can be told to be older: the bucket says which window it reflects,
+	// or was last passed before the start. It moves no tokens.
+	Tell(ctx context.Context, key Key, window Opened) (told bool, err error)
+
+	// Insert MUST put an item if and only if there is none at its key. A retry of
+	// an insert that had landed is reported as inserted as long as the item is
+	// as it was put.
+	Insert(ctx context.Context, item Item) (inserted bool, err error)
+
+	// Amend MUST change an item that exists, if and only if what the amendment
+	// expects of it is so, and return the item as it is after that.
+	Amend(ctx context.Context, pk, sk string, amendment Amendment) (Taken, error)
+
+	// Replace puts an item over whatever is at its key.
+	Replace(ctx context.Context, item Item) error
+
+	// Remove removes an item, if it is there.
+	Remove(ctx context.Context, pk, sk string) error
+
+	// Items returns the items at keys, in their order, nil where there is none.
+	// They MUST reflect every write that was acknowledged before the call.
+	Items(ctx context.Context, keys []ItemKey) ([]Item, error)
+
+	// Find returns the keys of buckets from an index, which may lag behind.
+	Find(ctx context.Context, scope Scope) ([]Key, error)
+}
+
+// Take is what a use takes of a bucket without looking at it.
+type Take struct {
+	Amounts map[string]int64 // millitokens by limit name, none negative
+	Now     int64            // epoch ms
+}
+
+// Taken is what became of a write to a bucket.
+type Taken struct {
+	Applied bool
+	Item    Item // as the write left it, or as it is where it was not applied; nil where there is none
+}
+
+// Bucket decodes the item, nil where there is none. The error wraps ErrItem or
+// ErrKey.
+func (t Taken) Bucket() (*Bucket, error) {
+	if t.Item == nil {
+		return nil, nil
+	}
+	return DecodeBucket(t.Item)
+}
+
+// Opened is a session window that was opened on one shard.
+type Opened struct {
+	Limit  string
+	Start  int64 // epoch ms
+	Length int64 // milliseconds
+}
+
+// Amendment is a change of an item that its writer knows in full.
+type Amendment struct {
+	Set    Item
+	Remove []string
+	Expect []Term // what the item must say; a nil value stands for an absent attribute
+}
+
+// ItemKey is the key of any item.
+type ItemKey struct{ PK, SK string }
+
+// Scope says whose buckets are looked for: those of a namespace, of an entity
+// or of a resource in it, or of one entity on one resource.
+type Scope struct {
+	Namespace, Entity, Resource string
+}
+
+// Holds reports whether a bucket is within the scope.
+func (s Scope) Holds(key Key) bool {
+	return key.Namespace == s.Namespace &&
+		(s.Entity == "" || key.Entity == s.Entity) && (s.Resource == "" || key.Resource == s.Resource)
+}
+
+// Lifts reports whether some balance is lifted by the corrections.
+func Lifts(corrections []quota.Correction) bool {
+	return slices.ContainsFunc(corrections, func(c quota.Correction) bool { return c.Limit != quota.WriteMeter && c.Balance > 0 })
+}
+
+// Equal reports whether two items say the same.
+func Equal(a, b Item) bool { return a != nil && b != nil && maps.EqualFunc(a, b, equalValues) }

@@ -1,0 +1,313 @@
+package dynamo
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
+)
+
+// ClientAPI is what a Client needs of the service's client.
+type ClientAPI interface {
+	API
+	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
+	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
+	Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error)
+}
+
+// Client is the table to a program that takes tokens.
+type Client struct {
+	*Store
+	client ClientAPI
+}
+
+var _ table.Client = (*Client)(nil)
+
+// NewClient returns the table of that name (or ARN).
+func NewClient(client ClientAPI, tableName string, options ...Option) *Client {
+	return &Client{New(client, tableName, options...), client}
+}
+
+// charge makes an update that must not land twice, and returns the item as it
+// is after it.
+func (c *Client) charge(ctx context.Context, operation string, key table.Key, e *expression) (table.Taken, error) {
+	item, refused, err := c.update(ctx, operation, bucketKey(key), e, types.ReturnValueAllNew, once)
+	if err != nil {
+		return table.Taken{}, err
+	}
+	return table.Taken{Applied: !refused, Item: item}, nil
+}
+
+// Take implements table.Client.
+func (c *Client) Take(ctx context.Context, key table.Key, take table.Take) (table.Taken, error) {
+	return c.charge(ctx, "take", key, takeExpression(take))
+}
+
+func takeExpression(take table.Take) *expression {
+	e := newExpression()
+	now := e.number(take.Now)
+	after := func(attribute string) string { return e.name(attribute) + " > " + now }
+	e.require(e.exists(table.AttrPK))
+	e.require(e.absent(table.AttrDisabled))
+	e.require(either(e.absent(table.AttrTTL), e.name(table.AttrTTL)+" > "+e.number(take.Now/1000)))
+	e.require(either(e.absent(table.AttrValid), after(table.AttrValid)))
+	e.require(e.atLeast(table.Attr(quota.WriteMeter, table.FieldBalance), quota.WriteCost))
+	for _, limit := range slices.Sorted(maps.Keys(take.Amounts)) {
+		amount, balance := take.Amounts[limit], table.Attr(limit, table.FieldBalance)
+		// A soft limit admits whatever its balance, but not where it has none: an
+		// addition would make an item with part of a limit.
+		soft := both(after(table.Attr(limit, table.FieldSoft)), e.exists(balance))
+		e.require(e.exists(table.Attr(limit, table.FieldCapacity)))
+		e.require(either(e.atLeast(balance, amount), soft))
+		e.charge(limit, amount, -amount)
+	}
+	e.charge(quota.WriteMeter, quota.WriteCost, -quota.WriteCost)
+	return e
+}
+
+// charge adds to the total consumed and to the balance of a limit.
+func (e *expression) charge(limit string, consumed, balance int64) {
+	e.addNumber(table.Attr(limit, table.FieldConsumed), consumed)
+	if balance != 0 {
+		e.addNumber(table.Attr(limit, table.FieldBalance), balance)
+	}
+}
+
+// Use implements table.Client.
+func (c *Client) Use(ctx context.Context, bucket *table.Bucket, use *quota.Use, expires int64) (table.Taken, error) {
+	e := passExpression(bucket, debited(use))
+	for _, take := range use.Takes {
+		e.addNumber(table.Attr(take.Limit, table.FieldConsumed), take.Consumed)
+		if take.Least != nil {
+			e.require(e.atLeast(table.Attr(take.Limit, table.FieldBalance), *take.Least))
+		}
+	}
+	if expires != 0 && bucket.Item[table.AttrTTL] != nil {
+		e.setNumber(table.AttrTTL, expires)
+	}
+	return c.charge(ctx, "use", bucket.Key, e)
+}
+
+// debited is a use's pass with its takes off the balances: an update can add to
+// an attribute only once.
+func debited(use *quota.Use) *quota.Pass {
+	pass := *use.Pass
+	pass.Changes = slices.Clone(pass.Changes)
+	for _, take := range use.Takes {
+		i := slices.IndexFunc(pass.Changes, func(c quota.Change) bool { return c.Limit == take.Limit })
+		if i < 0 {
+			pass.Changes = append(pass.Changes, quota.Change{Limit: take.Limit})
+			i = len(pass.Changes) - 1
+		}
+		pass.Changes[i].Delta -= take.Debit
+	}
+	return &pass
+}
+
+// Settle implements table.Client.
+func (c *Client) Settle(ctx context.Context, bucket *table.Bucket, corrections []quota.Correction) (table.Taken, error) {
+	e := newExpression()
+	e.require(e.exists(table.AttrPK))
+	if table.Lifts(corrections) {
+		e.require(e.reads(table.AttrRefilled, bucket.Refilled))
+		e.require(e.isOrAbsent(table.AttrValid, bucket.Valid))
+		e.require(e.countIs(bucket.Count))
+		if table.Retermed(bucket) {
+			e.terms(bucket.PassTerms())
+		}
+	}
+	for _, correction := range corrections {
+		e.charge(correction.Limit, correction.Consumed, correction.Balance)
+		if correction.Max != nil {
+			e.require(e.atMost(table.Attr(correction.Limit, table.FieldBalance), *correction.Max))
+		}
+	}
+	return c.charge(ctx, "settle", bucket.Key, e)
+}
+
+// Tell implements table.Client.
+func (c *Client) Tell(ctx context.Context, key table.Key, window table.Opened) (bool, error) {
+	at := func(field table.Field) string { return table.Attr(window.Limit, field) }
+	e := newExpression()
+	start := at(table.FieldStart)
+	e.require(e.exists(table.AttrPK))
+	e.require(either(e.absent(start), e.atMost(start, window.Start-window.Length)))
+	e.require(either(e.exists(at(table.FieldApplied)), e.name(table.AttrRefilled)+" < "+e.number(window.Start)))
+	e.sets = append(e.sets, e.name(at(table.FieldMark))+" = if_not_exists("+e.name(at(table.FieldConsumed))+", "+e.number(0)+")")
+	e.setNumber(start, window.Start)
+	e.setNumber(at(table.FieldLength), window.Length/1000)
+	e.setNumber(table.AttrValid, 0)
+	_, refused, err := c.update(ctx, "tell of a window", bucketKey(key), e, types.ReturnValueNone)
+	return err == nil && !refused, err
+}
+
+// Insert implements table.Client.
+func (c *Client) Insert(ctx context.Context, item table.Item) (bool, error) {
+	e := newExpression()
+	e.require(e.absent(table.AttrPK))
+	output, err := c.client.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName: &c.table, Item: item,
+		ConditionExpression: e.condition(), ExpressionAttributeNames: e.names,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		ReturnConsumedCapacity:              types.ReturnConsumedCapacityTotal,
+	}, intact)
+	if stored, refused := conditionFailed(err); refused {
+		c.meter.refused("PutItem")
+		return table.Equal(stored, item), nil
+	}
+	if err != nil {
+		return false, failure("insert", err, secrets{}.of(item))
+	}
+	c.meter.write("PutItem", output.ConsumedCapacity)
+	return true, nil
+}
+
+// Amend implements table.Client.
+func (c *Client) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (table.Taken, error) {
+	e := newExpression()
+	e.require(e.exists(table.AttrPK))
+	e.terms(amendment.Expect)
+	for _, name := range slices.Sorted(maps.Keys(amendment.Set)) {
+		e.set(name, amendment.Set[name])
+	}
+	for _, name := range amendment.Remove {
+		e.remove(name)
+	}
+	item, refused, err := c.update(ctx, "amend", itemKey(pk, sk), e, types.ReturnValueAllNew)
+	if err != nil {
+		return table.Taken{}, err
+	}
+	return table.Taken{Applied: !refused, Item: item}, nil
+}
+
+// Replace implements table.Client.
+func (c *Client) Replace(ctx context.Context, item table.Item) error {
+	output, err := c.client.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName: &c.table, Item: item, ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
+	}, intact)
+	if err != nil {
+		return failure("replace", err, secrets{}.of(item))
+	}
+	c.meter.write("PutItem", output.ConsumedCapacity)
+	return nil
+}
+
+// Remove implements table.Client.
+func (c *Client) Remove(ctx context.Context, pk, sk string) error {
+	key := itemKey(pk, sk)
+	output, err := c.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{
+		TableName: &c.table, Key: key, ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
+	}, intact)
+	if err != nil {
+		return failure("remove", err, secrets{}.of(key))
+	}
+	c.meter.write("DeleteItem", output.ConsumedCapacity)
+	return nil
+}
+
+// Items implements table.Client.
+func (c *Client) Items(ctx context.Context, keys []table.ItemKey) ([]table.Item, error) {
+	places, left := map[table.ItemKey]int{}, []map[string]types.AttributeValue{}
+	for i, key := range keys {
+		places[key] = i
+		left = append(left, itemKey(key.PK, key.SK))
+	}
+	found := make([]table.Item, len(keys))
+	for attempt := 1; len(left) > 0; attempt++ {
+		items, rest, err := c.readBatch(ctx, left)
+		if err != nil {
+			return nil, failure("read items", err, secretsOf(left))
+		}
+		for _, item := range items {
+			pk, sk := item.Key()
+			found[places[table.ItemKey{PK: pk, SK: sk}]] = item
+		}
+		left = rest
+		if err := c.pause(ctx, attempt, len(left)); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+func secretsOf(keys []map[string]types.AttributeValue) secrets {
+	hidden := secrets{}
+	for _, key := range keys {
+		hidden = hidden.of(key)
+	}
+	return hidden
+}
+
+// Find implements table.Client. An entity's buckets are found by GSI3, a
+// resource's by GSI2, a namespace's by GSI4.
+func (c *Client) Find(ctx context.Context, scope table.Scope) ([]table.Key, error) {
+	input, hidden := c.query(scope)
+	var keys []table.Key
+	for pages := dynamodb.NewQueryPaginator(c.client, input); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx, intact)
+		if err != nil {
+			return nil, failure("find buckets", err, hidden)
+		}
+		c.meter.read("Query", page.ConsumedCapacity)
+		for _, item := range page.Items {
+			pk, sk := table.Item(item).Key()
+			if key, err := table.ParseKey(pk); sk == table.StateSK && err == nil && scope.Holds(key) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys, nil
+}
+
+func (c *Client) query(scope table.Scope) (*dynamodb.QueryInput, secrets) {
+	index, pk, sk := "GSI4", scope.Namespace, "BUCKET#"
+	switch {
+	case scope.Entity != "":
+		index, pk = "GSI3", scope.Namespace+"/ENTITY#"+scope.Entity
+		if scope.Resource != "" {
+			sk += scope.Resource + "#"
+		}
+	case scope.Resource != "":
+		index, pk = "GSI2", scope.Namespace+"/RESOURCE#"+scope.Resource
+	}
+	return &dynamodb.QueryInput{
+		TableName: &c.table, IndexName: &index,
+		KeyConditionExpression:    aws.String("#0 = :0 AND begins_with(#1, :1)"),
+		ProjectionExpression:      aws.String("#2, #3"),
+		ExpressionAttributeNames:  map[string]string{"#0": index + "PK", "#1": index + "SK", "#2": table.AttrPK, "#3": table.AttrSK},
+		ExpressionAttributeValues: table.Item{":0": table.S(pk), ":1": table.S(sk)},
+		ReturnConsumedCapacity:    types.ReturnConsumedCapacityTotal,
+	}, secrets{scope.Entity, pk}
+}
+
+// once has a write tried again only where the try before cannot have landed.
+func once(o *dynamodb.Options) { o.Retryer = certain{o.Retryer} }
+
+// certain is a retryer that is sure.
+type certain struct{ aws.Retryer }
+
+// IsErrorRetryable reports whether the service, or the way to it, refused the
+// request before anything was done.
+func (certain) IsErrorRetryable(err error) bool {
+	var dial *net.OpError
+	return throttles.IsErrorThrottle(err) == aws.TrueTernary || errors.As(err, &dial) && dial.Op == "dial"
+}
+
+var throttles = retry.ThrottleErrorCode{Codes: throttleCodes()}
+
+// throttleCodes are the names under which the service refuses a request for
+// now. A transaction that holds the item is one for a single write.
+func throttleCodes() map[string]struct{} {
+	codes := maps.Clone(retry.DefaultThrottleErrorCodes)
+	codes["TransactionConflictException"] = struct{}{}
+	return codes
+}

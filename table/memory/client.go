@@ -1,0 +1,240 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
+)
+
+var _ table.Client = (*Client)(nil)
+
+// Client is the table to a program that takes tokens.
+type Client struct{ *Store }
+
+// Client returns the table as its clients have it.
+func (s *Store) Client() *Client { return &Client{s} }
+
+// write changes one item: next makes the item that is stored in its place, nil
+// where a condition does not hold.
+func (s *Store) write(ctx context.Context, operation string, at itemKey, next func(stored table.Item) (table.Item, error)) (table.Taken, error) {
+	if err := s.fetch(ctx, at); err != nil {
+		return table.Taken{}, fmt.Errorf("%s: %w", operation, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stored := s.items[at]
+	item, err := next(stored)
+	if err != nil {
+		return table.Taken{}, fmt.Errorf("%s: %w", operation, err)
+	}
+	if item == nil {
+		return table.Taken{Item: stored.Clone()}, nil
+	}
+	s.set(at, item)
+	return table.Taken{Applied: true, Item: item.Clone()}, nil
+}
+
+// Take implements table.Client.
+func (c *Client) Take(ctx context.Context, key table.Key, take table.Take) (table.Taken, error) {
+	return c.write(ctx, "take", bucketKey(key), func(stored table.Item) (table.Item, error) {
+		if stored == nil || !takeHolds(image(stored), take) {
+			return nil, nil
+		}
+		item := stored.Clone()
+		for _, limit := range slices.Sorted(maps.Keys(take.Amounts)) {
+			if err := charge(item, limit, take.Amounts[limit], -take.Amounts[limit]); err != nil {
+				return nil, err
+			}
+		}
+		return item, charge(item, quota.WriteMeter, quota.WriteCost, -quota.WriteCost)
+	})
+}
+
+func takeHolds(i image, take table.Take) bool {
+	balance := func(limit string) string { return table.Attr(limit, table.FieldBalance) }
+	if i.has(table.AttrDisabled) || i.has(table.AttrTTL) && !i.atLeast(table.AttrTTL, take.Now/1000+1) ||
+		i.has(table.AttrValid) && !i.atLeast(table.AttrValid, take.Now+1) || !i.atLeast(balance(quota.WriteMeter), quota.WriteCost) {
+		return false
+	}
+	for limit, amount := range take.Amounts {
+		soft := i.atLeast(table.Attr(limit, table.FieldSoft), take.Now+1)
+		if !i.has(table.Attr(limit, table.FieldCapacity)) || !i.has(balance(limit)) || !soft && !i.atLeast(balance(limit), amount) {
+			return false
+		}
+	}
+	return true
+}
+
+// charge adds to the total consumed and to the balance of a limit.
+func charge(item table.Item, limit string, consumed, balance int64) error {
+	if err := addAmount(item, table.Attr(limit, table.FieldConsumed), consumed); err != nil {
+		return err
+	}
+	return addAmount(item, table.Attr(limit, table.FieldBalance), balance)
+}
+
+// Use implements table.Client.
+func (c *Client) Use(ctx context.Context, bucket *table.Bucket, use *quota.Use, expires int64) (table.Taken, error) {
+	return c.write(ctx, "use", bucketKey(bucket.Key), func(stored table.Item) (table.Item, error) {
+		if stored == nil || !passHolds(image(stored), bucket, use.Pass) || !useHolds(image(stored), use) {
+			return nil, nil
+		}
+		item, err := passed(stored, use.Pass)
+		if err != nil {
+			return nil, err
+		}
+		for _, take := range use.Takes {
+			if err := charge(item, take.Limit, take.Consumed, -take.Debit); err != nil {
+				return nil, err
+			}
+		}
+		if expires != 0 && stored[table.AttrTTL] != nil {
+			setNumber(item, table.AttrTTL, expires)
+		}
+		return item, nil
+	})
+}
+
+func useHolds(i image, use *quota.Use) bool {
+	for _, take := range use.Takes {
+		if take.Least != nil && !i.atLeast(table.Attr(take.Limit, table.FieldBalance), *take.Least) {
+			return false
+		}
+	}
+	return true
+}
+
+// Settle implements table.Client.
+func (c *Client) Settle(ctx context.Context, bucket *table.Bucket, corrections []quota.Correction) (table.Taken, error) {
+	return c.write(ctx, "settle", bucketKey(bucket.Key), func(stored table.Item) (table.Item, error) {
+		if stored == nil || !settleHolds(image(stored), bucket, corrections) {
+			return nil, nil
+		}
+		item := stored.Clone()
+		for _, correction := range corrections {
+			if err := charge(item, correction.Limit, correction.Consumed, correction.Balance); err != nil {
+				return nil, err
+			}
+		}
+		return item, nil
+	})
+}
+
+func settleHolds(i image, bucket *table.Bucket, corrections []quota.Correction) bool {
+	if !table.Lifts(corrections) {
+		return true
+	}
+	if !i.reads(table.AttrRefilled, bucket.Refilled) || !i.isOrAbsent(table.AttrValid, bucket.Valid) || !i.countIs(bucket.Count) ||
+		table.Retermed(bucket) && !i.termed(bucket.PassTerms()) {
+		return false
+	}
+	for _, correction := range corrections {
+		if correction.Max != nil && !i.atMost(table.Attr(correction.Limit, table.FieldBalance), *correction.Max) {
+			return false
+		}
+	}
+	return true
+}
+
+// Tell implements table.Client.
+func (c *Client) Tell(ctx context.Context, key table.Key, window table.Opened) (bool, error) {
+	at := func(field table.Field) string { return table.Attr(window.Limit, field) }
+	told, err := c.write(ctx, "tell of a window", bucketKey(key), func(stored table.Item) (table.Item, error) {
+		i := image(stored)
+		if stored == nil ||
+			i.has(at(table.FieldStart)) && !i.atMost(at(table.FieldStart), window.Start-window.Length) ||
+			!i.has(at(table.FieldApplied)) && !i.atMost(table.AttrRefilled, window.Start-1) {
+			return nil, nil
+		}
+		item := stored.Clone()
+		item[at(table.FieldMark)] = table.N("0")
+		if consumed := stored[at(table.FieldConsumed)]; consumed != nil {
+			item[at(table.FieldMark)] = consumed
+		}
+		setNumber(item, at(table.FieldStart), window.Start)
+		setNumber(item, at(table.FieldLength), window.Length/1000)
+		setNumber(item, table.AttrValid, 0)
+		return item, nil
+	})
+	return told.Applied, err
+}
+
+// Insert implements table.Client.
+func (c *Client) Insert(ctx context.Context, item table.Item) (bool, error) {
+	inserted, err := c.write(ctx, "insert", keyOf(item), func(stored table.Item) (table.Item, error) {
+		if stored != nil {
+			return nil, nil
+		}
+		return canonicalItem(item), nil
+	})
+	return inserted.Applied || table.Equal(inserted.Item, canonicalItem(item)), err
+}
+
+// Amend implements table.Client.
+func (c *Client) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (table.Taken, error) {
+	return c.write(ctx, "amend", itemKey{pk, sk}, func(stored table.Item) (table.Item, error) {
+		if stored == nil || !image(stored).termed(amendment.Expect) {
+			return nil, nil
+		}
+		item := stored.Clone()
+		maps.Copy(item, amendment.Set)
+		for _, name := range amendment.Remove {
+			delete(item, name)
+		}
+		return canonicalItem(item), nil
+	})
+}
+
+// Replace implements table.Client.
+func (c *Client) Replace(ctx context.Context, item table.Item) error {
+	_, err := c.write(ctx, "replace", keyOf(item), func(table.Item) (table.Item, error) { return canonicalItem(item), nil })
+	return err
+}
+
+// Remove implements table.Client.
+func (c *Client) Remove(ctx context.Context, pk, sk string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("remove: %w: %w", table.ErrRetry, err)
+	}
+	c.Delete(pk, sk)
+	return nil
+}
+
+// Items implements table.Client.
+func (c *Client) Items(ctx context.Context, keys []table.ItemKey) ([]table.Item, error) {
+	items := make([]table.Item, len(keys))
+	for i, key := range keys {
+		at := itemKey{key.PK, key.SK}
+		if err := c.fetch(ctx, at); err != nil {
+			return nil, fmt.Errorf("read items: %w", err)
+		}
+		items[i] = c.Get(key.PK, key.SK)
+	}
+	return items, nil
+}
+
+// Find implements table.Client. Of a table that lies over another it sees what
+// was loaded or written so far.
+func (c *Client) Find(ctx context.Context, scope table.Scope) ([]table.Key, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("find buckets: %w: %w", table.ErrRetry, err)
+	}
+	var keys []table.Key
+	for _, item := range c.Store.Items() {
+		pk, sk := item.Key()
+		key, err := table.ParseKey(pk)
+		if sk == table.StateSK && err == nil && scope.Holds(key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+func keyOf(item table.Item) itemKey {
+	pk, sk := item.Key()
+	return itemKey{pk, sk}
+}
