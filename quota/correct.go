@@ -15,8 +15,10 @@ type Correction struct {
 // More is always taken, into debt if it must be. What is given back comes off
 // the total consumed, but lifts a balance at most to its ceiling, and a quota's
 // only in the period in which it was taken: anything else would be allowance
-// that nobody granted. Nothing is lifted where the ceiling cannot be known. The
+// that nobody granted. So nothing is lifted either where the use may have been
+// bypassed, which takes nothing off, or where the ceiling cannot be known. The
 // write meter is charged. Limits that the bucket no longer has are left out.
+// Amounts are at most MaxAmount, on either side of zero.
 func Settle(b, taken *Bucket, used Demand, now int64) []Correction {
 	var corrections []Correction
 	for i := range b.Limits {
@@ -40,7 +42,7 @@ func Settle(b, taken *Bucket, used Demand, now int64) []Correction {
 // then not be above.
 func (b *Bucket) lift(l *Limit, taken *Bucket, amount, now int64) (lifted int64, most *int64) {
 	params, err := l.Effective(now)
-	if err != nil || b.Broken != nil || !l.samePeriod(b, taken) {
+	if err != nil || b.Broken != nil || taken.Bypass > taken.Refilled || !l.samePeriod(b, taken) {
 		return 0, nil
 	}
 	ceiling := l.Ceiling(b.Count, params.Capacity)
@@ -51,7 +53,9 @@ func (b *Bucket) lift(l *Limit, taken *Bucket, amount, now int64) (lifted int64,
 }
 
 // samePeriod reports whether what was taken of a quota was of the period that
-// its balance is of still. Of a limit that drips it always is.
+// its balance is of still. Of a limit that drips it always is. An operator may
+// have given the quota another calendar meanwhile: then neither may have had an
+// edge.
 func (l *Limit) samePeriod(b, taken *Bucket) bool {
 	was := taken.Limit(l.Name)
 	if was == nil || was.Kind() != l.Kind() || was.ResetCount != l.ResetCount {
@@ -59,8 +63,7 @@ func (l *Limit) samePeriod(b, taken *Bucket) bool {
 	}
 	switch l.Kind() {
 	case Calendar:
-		edge, ok := l.Resets.Prev(b.Refilled)
-		return !ok || edge <= taken.Refilled
+		return !l.resetDue(taken.Refilled, b.Refilled) && !was.resetDue(taken.Refilled, b.Refilled)
 	case Session:
 		return same(was.Window.Start, l.Window.Start) && same(was.Window.Applied, l.Window.Applied)
 	}

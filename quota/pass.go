@@ -282,12 +282,13 @@ func (b *Bucket) NextBoundary(now int64) (boundary int64, ok bool) {
 	return boundary, ok
 }
 
-// end is when the window ends, or now where none was ever opened.
+// end is when the window ends, or now where none was ever opened. A window that
+// would outlast all stored times ends with them.
 func (w *Window) end(now int64) int64 {
 	if w.Start == nil {
 		return now
 	}
-	return *w.Start + w.Length
+	return min(*w.Start+w.Length, MaxTime)
 }
 
 // missedWindow reports whether a window was propagated here and ended before

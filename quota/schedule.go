@@ -118,10 +118,21 @@ func (s Schedule) Effective(base Params, now int64) (Params, error) {
 	minute := minuteOf(now)
 	for _, e := range s.entries {
 		if e.matches(minute) {
-			return e.change.apply(base)
+			return e.change.Apply(base)
 		}
 	}
 	return base, nil
+}
+
+// most is the largest capacity that the schedule ever gives.
+func (s Schedule) most(base Params) int64 {
+	most := base.Capacity
+	for _, e := range s.entries {
+		if params, err := e.change.Apply(base); err == nil {
+			most = max(most, params.Capacity)
+		}
+	}
+	return most
 }
 
 // NextChange returns the first instant after now (both epoch ms) at which another
@@ -144,8 +155,8 @@ func (s Schedule) NextChange(now int64) (int64, bool) {
 	return startOf(first, found)
 }
 
-// apply returns base as changed by the entry.
-func (e Entry) apply(base Params) (Params, error) {
+// Apply returns base as changed by the entry. It fails with ErrOverflow.
+func (e Entry) Apply(base Params) (Params, error) {
 	if e.Scale != 0 {
 		return scaled(base, e.Scale)
 	}

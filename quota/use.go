@@ -6,8 +6,11 @@ import (
 	"slices"
 )
 
-// ErrNoLimit says that a bucket has no limit of the name that a use asks for.
-var ErrNoLimit = errors.New("no such limit on the bucket")
+// Errors of a use.
+var (
+	ErrNoLimit = errors.New("no such limit on the bucket")
+	ErrAmount  = errors.New("amount out of range") // or a sum with it that no item can hold
+)
 
 // WriteCost is what one write of an item takes of its write meter, millitokens.
 const WriteCost = 1000
@@ -36,25 +39,18 @@ func (u *Use) Opens() []Change {
 // PlanUse decides what a use of a bucket does to it at now: it brings every
 // limit up to date, opens the session windows that are not live, stamps the
 // valid-until anew, and takes the demand. Where some limit is short, it returns
-// those limits and no use. The write meter is charged and never enforced: the
-// service itself throttles an item that is written too fast.
+// no use and what each limit that is enforced has. The write meter is charged
+// and never enforced: the service itself throttles an item that is written too
+// fast.
 //
-// The caller has made sure that the bucket is not disabled. The error wraps
-// ErrSchedule or ErrNoLimit.
+// The caller has made sure that the bucket is not disabled. Amounts are from 0
+// to MaxAmount. The error wraps ErrSchedule, ErrNoLimit or ErrAmount.
 func PlanUse(b *Bucket, demand Demand, now int64) (*Use, []Shortage, error) {
-	if b.Broken != nil {
-		return nil, nil, b.Broken
+	if err := b.takes(demand); err != nil {
+		return nil, nil, err
 	}
-	for name := range demand {
-		if b.Limit(name) == nil || name == WriteMeter {
-			return nil, nil, fmt.Errorf("%w: %s", ErrNoLimit, name)
-		}
-	}
-	at := max(now, b.lastWindow())
-	if at <= b.Refilled {
-		at = b.Refilled + 1 // the pass has to move the time, which is its lock
-	}
-	opened := b.opened(at)
+	at := b.useTime(now)
+	opened := b.Opened(at)
 	pass, ceilings, err := materialise(opened, demand, at)
 	if err != nil {
 		return nil, nil, err
@@ -64,12 +60,36 @@ func PlanUse(b *Bucket, demand Demand, now int64) (*Use, []Shortage, error) {
 	use := &Use{Pass: pass}
 	after := opened.clone()
 	pass.Apply(after)
-	if short := use.take(b, after, demand, now); len(short) > 0 {
-		return nil, short, nil
+	have, err := use.take(b, after, demand, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	if slices.ContainsFunc(have, Shortage.Short) {
+		return nil, have, nil
 	}
 	pass.dropIdle()
 	return use, nil, nil
 }
+
+// takes reports why a demand cannot be one on the bucket.
+func (b *Bucket) takes(demand Demand) error {
+	if b.Broken != nil {
+		return b.Broken
+	}
+	for name, amount := range demand {
+		switch {
+		case b.Limit(name) == nil || name == WriteMeter:
+			return fmt.Errorf("%w: %s", ErrNoLimit, name)
+		case amount < 0 || amount > MaxAmount:
+			return fmt.Errorf("%w: limit %s", ErrAmount, name)
+		}
+	}
+	return nil
+}
+
+// useTime is the time of the pass that a use at now makes. It has to move the
+// bucket's time, which is its lock, and never falls below a window's start.
+func (b *Bucket) useTime(now int64) int64 { return max(now, b.lastWindow(), b.Refilled+1) }
 
 // clone copies a bucket so far that the copy's limits can be changed.
 func (b *Bucket) clone() *Bucket {
@@ -78,16 +98,27 @@ func (b *Bucket) clone() *Bucket {
 	return &c
 }
 
-// opened is the bucket with a window that starts at an instant wherever none is
-// live then, as if it had been propagated here.
-func (b *Bucket) opened(at int64) *Bucket {
+// Opened is the bucket with a window that starts at an instant wherever none is
+// live then, as if it had been propagated here. The bucket itself stays.
+func (b *Bucket) Opened(at int64) *Bucket {
 	c := b.clone()
 	for i := range c.Limits {
-		if l := &c.Limits[i]; l.Kind() == Session && !l.Window.live(at) {
-			l.Window.Start, l.Window.Mark = new(at), nil
-		}
+		c.Limits[i] = c.Limits[i].opened(at)
 	}
 	return c
+}
+
+// opened is the limit with such a window. Whatever its balance is said to
+// reflect is over by then, also where a clock ahead has said it.
+func (l Limit) opened(at int64) Limit {
+	if l.Kind() != Session || l.Window.live(at) {
+		return l
+	}
+	l.Window.Start, l.Window.Mark = new(at), nil
+	if l.Window.Applied != nil && *l.Window.Applied >= at {
+		l.Window.Applied = nil
+	}
+	return l
 }
 
 // open marks what rolls into a window that this use opens.
@@ -96,7 +127,7 @@ func (p *Pass) open(stored, opened *Bucket) {
 		was, is := stored.Limits[i].Window.Start, opened.Limits[i].Window.Start
 		if change := &p.Changes[i]; change.Roll != nil && !same(was, is) {
 			change.Open, change.Roll = &Open{Start: *is, Over: was}, nil
-			p.Why = append(p.Why, Opened)
+			p.Why[slices.Index(p.Why, Rolled)] = Opened
 		}
 	}
 }
@@ -117,10 +148,9 @@ func (p *Pass) revalidate(b *Bucket, ceilings []int64, at int64) {
 	p.pin(ceilings)
 }
 
-// take adds the takes of a demand, and returns the limits that are short of it.
-// stored is the bucket as read, after as the pass leaves it.
-func (u *Use) take(stored, after *Bucket, demand Demand, now int64) []Shortage {
-	var short []Shortage
+// take adds the takes of a demand, and returns what the limits have that are
+// enforced. stored is the bucket as read, after as the pass leaves it.
+func (u *Use) take(stored, after *Bucket, demand Demand, now int64) (have []Shortage, err error) {
 	for i := range after.Limits {
 		limit := &after.Limits[i]
 		amount, demanded := demand[limit.Name]
@@ -132,13 +162,14 @@ func (u *Use) take(stored, after *Bucket, demand Demand, now int64) []Shortage {
 			continue
 		case now < stored.Bypass:
 			take.Debit = 0
-		case now < limit.Soft:
-		case limit.Balance < amount:
-			short = append(short, stored.shortage(i, limit.Balance, amount, now))
-		default:
+		case now >= limit.Soft:
 			take.Least = new(amount - u.Changes[i].Delta)
+			have = append(have, u.shortage(stored, after, i, amount, now))
+		}
+		if limit.Consumed > MaxAmount-take.Consumed || limit.Balance < take.Debit-MaxAmount {
+			return nil, fmt.Errorf("%w: limit %s", ErrAmount, limit.Name)
 		}
 		u.Takes = append(u.Takes, take)
 	}
-	return short
+	return have, nil
 }

@@ -1,11 +1,9 @@
 package quota
 
-import (
-	"math/big"
-	"slices"
-)
+import "math/big"
 
-// Shortage is why a limit of a shard does not give what is asked of it.
+// Shortage is what a limit of a shard has of what is asked of it, where some
+// limit is short.
 type Shortage struct {
 	Limit     string
 	Requested int64 // millitokens
@@ -13,74 +11,101 @@ type Shortage struct {
 	Capacity  int64 // effective, undivided, millitokens
 	Ceiling   int64 // the most that this shard may hold, millitokens
 	Params    Params
-	At        int64 // when this shard would give it, if nothing else is taken until then, epoch ms
-	Never     bool  // no shard at this count can ever hold so much; At means nothing
+	At        int64 // the first time at which this shard would give it, if nothing else is taken until then, epoch ms
+	Never     bool  // at this count the shard does not come to hold so much within a year; At means nothing
 }
 
-// shortage describes the i-th limit of a bucket as stored, of which a use at
-// now would find available.
-func (b *Bucket) shortage(i int, available, requested, now int64) Shortage {
-	limit := &b.Limits[i]
-	params, _ := limit.Effective(now) // evaluated before, while the pass was planned
+// Short reports whether the limit has too little.
+func (s Shortage) Short() bool { return s.Available < s.Requested }
+
+// shortage describes the i-th limit, as the use would find it.
+func (u *Use) shortage(stored, after *Bucket, i int, requested, now int64) Shortage {
+	limit := &after.Limits[i]
+	params, _ := limit.Effective(u.Refilled) // evaluated before, while the pass was planned
 	s := Shortage{
-		Limit: limit.Name, Requested: requested, Available: available,
-		Capacity: params.Capacity, Ceiling: limit.Ceiling(b.Count, params.Capacity), Params: params,
+		Limit: limit.Name, Requested: requested, Available: limit.Balance,
+		Capacity: params.Capacity, Ceiling: limit.Ceiling(after.Count, params.Capacity), Params: params,
 	}
-	at, ok := b.admits(limit, requested, now)
-	s.At, s.Never = at, !ok
+	if s.At = now; s.Short() {
+		at, ok := stored.admits(&stored.Limits[i], requested, now)
+		s.At, s.Never = at, !ok
+	}
 	return s
 }
 
 // Bounds of the search for the time at which a limit gives an amount.
 const (
-	maxSegments = 2_000
-	maxAhead    = 400 * minutesPerDay * millisPerMinute
+	maxStretches = 2_000
+	maxAhead     = 400 * minutesPerDay * millisPerMinute
 )
 
-// admits returns the first time, not before now, at which a use of the bucket
-// would find an amount of a limit. Nobody else's use is foreseen, and no
-// operator's. ok is false where no stretch of the limit's schedule, for more
-// than a year, gives a share of the amount.
+// admits returns the first time at which a use of the bucket would find an
+// amount of a limit, of which one at now is short. Nobody else's use is
+// foreseen, and no operator's. ok is false where that is not within a year or
+// so.
 //
 // A pass applies the parameters that hold when it is written to all the time
-// since the last one, and so does this.
+// since the last one. So the search goes from turn to turn, and asks of each
+// stretch what a use in it would find: one may give what an earlier one trims.
+// Where a schedule turns thousands of times before the amount is there, the
+// time is how far the search came.
 func (b *Bucket) admits(l *Limit, amount, now int64) (at int64, ok bool) {
-	from := now
-	for range maxSegments {
-		params, err := l.Effective(from)
-		if err != nil {
-			return 0, false
-		}
-		end, ends := l.Schedule.NextChange(from)
-		if at, ok := b.admitsWithin(l, params, amount, from); ok && (!ends || at < end) {
-			return at, true
-		}
-		if !ends || end-now > maxAhead {
-			return 0, false
-		}
-		from = end
-	}
-	return 0, false
-}
-
-// admitsWithin is admits for a stretch that starts at from and keeps to one set
-// of parameters.
-func (b *Bucket) admitsWithin(l *Limit, params Params, amount, from int64) (at int64, ok bool) {
-	if amount > Share(params.Capacity, b.Count) {
+	if amount > max(l.Balance, Share(l.Schedule.most(l.Base), b.Count)) {
 		return 0, false
 	}
-	switch l.Kind() {
-	case Calendar:
-		if l.resetDue(b.Refilled, from) {
+	start := b.useTime(now)
+	from := start
+	for range maxStretches {
+		if b.gives(l, amount, from) {
 			return from, true
 		}
-		return l.Resets.Next(from)
-	case Session:
-		return max(from, l.Window.end(from)), true
-	default:
-		at, ok := dripsBy(amount-l.Balance, Share(params.Refill, b.Count), params.Period, b.Refilled)
-		return max(at, from), ok
+		turn, turns := l.nextTurn(b.Refilled, from)
+		if at, drips := b.dripsTo(l, amount, from); drips && (!turns || at < turn) {
+			return at, true
+		}
+		if !turns || from-start > maxAhead {
+			return 0, false
+		}
+		from = turn
 	}
+	return from, true
+}
+
+// gives reports whether a use at an instant would find an amount of a limit.
+func (b *Bucket) gives(l *Limit, amount, at int64) bool {
+	opened := l.opened(at)
+	change, _, _, err := opened.materialise(b, 0, at)
+	return err == nil && l.Balance+change.Delta >= amount
+}
+
+// nextTurn is the first instant after from at which a limit of a bucket that
+// was last refilled at some time changes by more than dripping: in its
+// parameters, or by a restore that becomes due.
+func (l *Limit) nextTurn(refilled, from int64) (turn int64, ok bool) {
+	var restore int64
+	var restored bool
+	switch kind := l.Kind(); {
+	case kind == Calendar && !l.resetDue(refilled, from):
+		restore, restored = l.Resets.Next(from)
+	case kind == Session && l.Window.live(from):
+		restore, restored = l.Window.end(from), true
+	}
+	turn, ok = l.Schedule.NextChange(from)
+	if restored && (!ok || restore < turn) {
+		return restore, true
+	}
+	return turn, ok
+}
+
+// dripsTo returns the first time from an instant on at which a limit has
+// dripped to an amount, if its parameters stay what they are at that instant.
+func (b *Bucket) dripsTo(l *Limit, amount, from int64) (at int64, ok bool) {
+	params, err := l.Effective(from)
+	if err != nil || l.Kind() != Dripping || amount > Share(params.Capacity, b.Count) {
+		return 0, false
+	}
+	at, ok = dripsBy(amount-l.Balance, Share(params.Refill, b.Count), params.Period, b.Refilled)
+	return max(at, from), ok
 }
 
 // dripsBy is the first time by which so much has dripped since from, with the
@@ -100,16 +125,4 @@ func dripsBy(amount, refill, period, from int64) (at int64, ok bool) {
 		units.Add(units, wide(1))
 	}
 	return units.Int64(), units.IsInt64() && units.Int64() <= MaxTime
-}
-
-// Longest returns the time until all shortages are over, in milliseconds from
-// now. ok is false where one of them never is.
-func Longest(short []Shortage, now int64) (wait int64, ok bool) {
-	if slices.ContainsFunc(short, func(s Shortage) bool { return s.Never }) {
-		return 0, false
-	}
-	for _, s := range short {
-		wait = max(wait, s.At-now)
-	}
-	return wait, true
 }

@@ -298,10 +298,7 @@ func (r *reader) stamp(name string) int64 {
 	return r.natural(name, quota.MaxTime)
 }
 
-func (r *reader) flag(name string) bool {
-	value, _ := r.item[name].(*types.AttributeValueMemberBOOL)
-	return value != nil && value.Value
-}
+func (r *reader) flag(name string) bool { return r.item.Flag(name) }
 
 // number reads a whole number of at most limit on either side of zero, or
 // fallback where the attribute is absent.
@@ -352,10 +349,9 @@ func (b *Bucket) Fill() {
 		}
 		setNumber(name, *value)
 	}
-	for name, value := range b.Key.indexKeys() {
+	for name, value := range b.Key.Keys() {
 		b.Item[name] = S(value)
 	}
-	b.Item[AttrPK], b.Item[AttrSK] = S(b.Key.PK()), S(StateSK)
 	setNumber(AttrShardCount, int64(b.Count))
 	setNumber(AttrRefilled, b.Refilled)
 	setOptional(AttrValid, b.Valid)

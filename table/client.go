@@ -2,11 +2,18 @@ package table
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/shardquota/shardquota/quota"
 )
+
+// ErrRequest says that a write is one that the table cannot make whatever it
+// holds: its caller's mistake, or more limits than one write has room for.
+// Nothing was sent.
+var ErrRequest = errors.New("no write that the table can make")
 
 // Client is the table to a program that takes tokens: a Store, and the writes
 // that only such programs make. What the Store's comment says of its methods
@@ -24,14 +31,15 @@ type Client interface {
 	// then) at least the amount. Amounts come off the balances and onto the
 	// totals consumed; the write meter is charged one write. Otherwise it MUST
 	// change nothing and return the item as it is. Of a limit that the bucket
-	// lacks it MUST NOT make any part.
+	// lacks it MUST NOT make any part. The error wraps ErrRequest where the take
+	// is not Sound.
 	Take(ctx context.Context, key Key, take Take) (Taken, error)
 
 	// Use MUST write a pass as Store.Pass does, and in the same update the
 	// takes, if and only if also every balance is at least the take's Least, and
 	// every window that the use opens over is as it was read. An opened window's
 	// start MUST be stored as applied. expires is stored where the bucket has an
-	// expiry; 0 leaves it.
+	// expiry, which it must then still have; 0 leaves it.
 	Use(ctx context.Context, bucket *Bucket, use *quota.Use, expires int64) (Taken, error)
 
 	// Settle MUST make all corrections in one atomic update if and only if the
@@ -62,11 +70,13 @@ type Client interface {
 	// Remove removes an item, if it is there.
 	Remove(ctx context.Context, pk, sk string) error
 
-	// Items returns the items at keys, in their order, nil where there is none.
-	// They MUST reflect every write that was acknowledged before the call.
+	// Items returns the items at keys, in their order, nil where there is none. A
+	// key may be there twice, and there may be any number. They MUST reflect every
+	// write that was acknowledged before the call.
 	Items(ctx context.Context, keys []ItemKey) ([]Item, error)
 
-	// Find returns the keys of buckets from an index, which may lag behind.
+	// Find returns the keys of buckets from an index, which may lag behind, in any
+	// order.
 	Find(ctx context.Context, scope Scope) ([]Key, error)
 }
 
@@ -74,6 +84,17 @@ type Client interface {
 type Take struct {
 	Amounts map[string]int64 // millitokens by limit name, none negative
 	Now     int64            // epoch ms
+}
+
+// Sound reports what no take can ask for: an amount below 0 or beyond
+// quota.MaxAmount, and the write meter, which every take is charged by itself.
+func (t Take) Sound() error {
+	for limit, amount := range t.Amounts {
+		if limit == quota.WriteMeter || amount < 0 || amount > quota.MaxAmount {
+			return fmt.Errorf("%w: the amount of limit %s", ErrRequest, shortened(limit))
+		}
+	}
+	return nil
 }
 
 // Taken is what became of a write to a bucket.
@@ -125,5 +146,5 @@ func Lifts(corrections []quota.Correction) bool {
 	return slices.ContainsFunc(corrections, func(c quota.Correction) bool { return c.Limit != quota.WriteMeter && c.Balance > 0 })
 }
 
-// Equal reports whether two items say the same.
-func Equal(a, b Item) bool { return a != nil && b != nil && maps.EqualFunc(a, b, equalValues) }
+// Equal reports whether two items say the same. None says nothing.
+func Equal(a, b Item) bool { return a != nil && b != nil && maps.EqualFunc(a, b, SameValue) }

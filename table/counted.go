@@ -134,7 +134,7 @@ func (c Counted) sorted() bool {
 func (item Item) Counted() (map[int]Counted, error) {
 	counted := map[int]Counted{}
 	for _, shard := range item.sources() {
-		mark, runs := item.text(MarkAttr(shard)), item.text(RunsAttr(shard))
+		mark, runs := item.Text(MarkAttr(shard)), item.Text(RunsAttr(shard))
 		broken := runs == "" && item[RunsAttr(shard)] != nil
 		c, ok := parseCounted(mark, runs)
 		if !ok || broken {
@@ -163,7 +163,7 @@ func (item Item) sources() []int {
 func (item Item) Marks() map[int]string {
 	marks := map[int]string{}
 	for _, shard := range item.sources() {
-		marks[shard] = parseEdge(item.text(MarkAttr(shard))).Mark
+		marks[shard] = parseEdge(item.Text(MarkAttr(shard))).Mark
 	}
 	return marks
 }

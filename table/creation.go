@@ -2,7 +2,6 @@ package table
 
 import (
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -55,7 +54,7 @@ func (c Creation) Complete() Item {
 // so calling it created is right. An item that was passed, raised or topped up
 // since is not recognised; that it exists is then all that can be said.
 func (c Creation) Landed(stored Item) bool {
-	if !maps.EqualFunc(unspent(c.Complete()), unspent(stored), equalValues) {
+	if !maps.EqualFunc(unspent(c.Complete()), unspent(stored), SameValue) {
 		return false
 	}
 	b, err := DecodeBucket(stored)
@@ -81,5 +80,3 @@ func unspent(item Item) Item {
 	})
 	return kept
 }
-
-func equalValues(a, b types.AttributeValue) bool { return reflect.DeepEqual(a, b) }

@@ -2,6 +2,7 @@ package table
 
 import (
 	"maps"
+	"strconv"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
@@ -16,15 +17,33 @@ func (item Item) Clone() Item { return maps.Clone(item) }
 
 // Key returns the item's partition and sort key, empty where it has none.
 func (item Item) Key() (pk, sk string) {
-	return item.text(AttrPK), item.text(AttrSK)
+	return item.Text(AttrPK), item.Text(AttrSK)
 }
 
-func (item Item) text(name string) string {
+// Text returns a string attribute, "" where there is none.
+func (item Item) Text(name string) string {
 	value, _ := item[name].(*types.AttributeValueMemberS)
 	if value == nil {
 		return ""
 	}
 	return value.Value
+}
+
+// Flag reports whether a boolean attribute is there and true.
+func (item Item) Flag(name string) bool {
+	value, _ := item[name].(*types.AttributeValueMemberBOOL)
+	return value != nil && value.Value
+}
+
+// Whole returns a number attribute; ok is false where there is none that is a
+// whole number of 64 bits.
+func (item Item) Whole(name string) (n int64, ok bool) {
+	value, _ := item[name].(*types.AttributeValueMemberN)
+	if value == nil {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(value.Value, 10, 64)
+	return n, err == nil
 }
 
 // S makes a string value.

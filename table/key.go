@@ -71,10 +71,13 @@ func ParseKey(pk string) (Key, error) {
 	return Key{Group{namespace, parts[0], parts[1]}, shard}, nil
 }
 
-// indexKeys are the index keys of a bucket item.
-func (k Key) indexKeys() map[string]string {
+// Keys are a bucket item's keys, by their attributes: those of the table and of
+// its indexes.
+func (k Key) Keys() map[string]string {
 	shard := strconv.Itoa(k.Shard)
 	return map[string]string{
+		AttrPK:     k.PK(),
+		AttrSK:     StateSK,
 		AttrGSI2PK: k.Namespace + "/RESOURCE#" + k.Resource,
 		AttrGSI2SK: "BUCKET#" + k.Entity + "#" + shard,
 		AttrGSI3PK: k.Namespace + "/ENTITY#" + k.Entity,

@@ -111,9 +111,9 @@ func ParseUsage(item Item) (UsageKey, map[string]string, error) {
 		return UsageKey{}, nil, fmt.Errorf("%w: not a usage item", ErrKey)
 	}
 	key := UsageKey{
-		Group:  Group{namespace, item.text(AttrEntityID), item.text(AttrResource)},
-		Window: item.text(AttrWindow),
-		Start:  item.text(AttrWindowStart),
+		Group:  Group{namespace, item.Text(AttrEntityID), item.Text(AttrResource)},
+		Window: item.Text(AttrWindow),
+		Start:  item.Text(AttrWindowStart),
 	}
 	counters := map[string]string{}
 	for name, value := range item {

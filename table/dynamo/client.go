@@ -3,6 +3,7 @@ package dynamo
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -15,6 +16,18 @@ import (
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
+
+// ClientOperations are the IAM actions that a Client needs on its table and,
+// for the query, on its indexes.
+var ClientOperations = []string{
+	"dynamodb:BatchGetItem",
+	"dynamodb:ConditionCheckItem",
+	"dynamodb:DeleteItem",
+	"dynamodb:GetItem",
+	"dynamodb:PutItem",
+	"dynamodb:Query",
+	"dynamodb:UpdateItem",
+}
 
 // ClientAPI is what a Client needs of the service's client.
 type ClientAPI interface {
@@ -40,6 +53,9 @@ func NewClient(client ClientAPI, tableName string, options ...Option) *Client {
 // charge makes an update that must not land twice, and returns the item as it
 // is after it.
 func (c *Client) charge(ctx context.Context, operation string, key table.Key, e *expression) (table.Taken, error) {
+	if err := e.fits(); err != nil {
+		return table.Taken{}, fmt.Errorf("%s: %w", operation, err)
+	}
 	item, refused, err := c.update(ctx, operation, bucketKey(key), e, types.ReturnValueAllNew, once)
 	if err != nil {
 		return table.Taken{}, err
@@ -49,6 +65,9 @@ func (c *Client) charge(ctx context.Context, operation string, key table.Key, e 
 
 // Take implements table.Client.
 func (c *Client) Take(ctx context.Context, key table.Key, take table.Take) (table.Taken, error) {
+	if err := take.Sound(); err != nil {
+		return table.Taken{}, fmt.Errorf("take: %w", err)
+	}
 	return c.charge(ctx, "take", key, takeExpression(take))
 }
 
@@ -57,7 +76,7 @@ func takeExpression(take table.Take) *expression {
 	now := e.number(take.Now)
 	after := func(attribute string) string { return e.name(attribute) + " > " + now }
 	e.require(e.exists(table.AttrPK))
-	e.require(e.absent(table.AttrDisabled))
+	e.require(either(e.absent(table.AttrDisabled), e.name(table.AttrDisabled)+" = "+e.value(&types.AttributeValueMemberBOOL{})))
 	e.require(either(e.absent(table.AttrTTL), e.name(table.AttrTTL)+" > "+e.number(take.Now/1000)))
 	e.require(either(e.absent(table.AttrValid), after(table.AttrValid)))
 	e.require(e.atLeast(table.Attr(quota.WriteMeter, table.FieldBalance), quota.WriteCost))
@@ -92,6 +111,7 @@ func (c *Client) Use(ctx context.Context, bucket *table.Bucket, use *quota.Use, 
 		}
 	}
 	if expires != 0 && bucket.Item[table.AttrTTL] != nil {
+		e.require(e.exists(table.AttrTTL))
 		e.setNumber(table.AttrTTL, expires)
 	}
 	return c.charge(ctx, "use", bucket.Key, e)
@@ -214,29 +234,51 @@ func (c *Client) Remove(ctx context.Context, pk, sk string) error {
 	return nil
 }
 
+// maxBatch is how many keys one batch read takes, none of them twice.
+const maxBatch = 100
+
 // Items implements table.Client.
 func (c *Client) Items(ctx context.Context, keys []table.ItemKey) ([]table.Item, error) {
-	places, left := map[table.ItemKey]int{}, []map[string]types.AttributeValue{}
-	for i, key := range keys {
-		places[key] = i
-		left = append(left, itemKey(key.PK, key.SK))
+	found, asked := make(map[table.ItemKey]table.Item, len(keys)), []table.ItemKey{}
+	for _, key := range keys {
+		if _, twice := found[key]; !twice {
+			found[key] = nil
+			asked = append(asked, key)
+		}
 	}
-	found := make([]table.Item, len(keys))
-	for attempt := 1; len(left) > 0; attempt++ {
-		items, rest, err := c.readBatch(ctx, left)
-		if err != nil {
-			return nil, failure("read items", err, secretsOf(left))
-		}
-		for _, item := range items {
-			pk, sk := item.Key()
-			found[places[table.ItemKey{PK: pk, SK: sk}]] = item
-		}
-		left = rest
-		if err := c.pause(ctx, attempt, len(left)); err != nil {
+	for batch := range slices.Chunk(asked, maxBatch) {
+		if err := c.readItems(ctx, batch, found); err != nil {
 			return nil, err
 		}
 	}
-	return found, nil
+	items := make([]table.Item, len(keys))
+	for i, key := range keys {
+		items[i] = found[key].Clone()
+	}
+	return items, nil
+}
+
+// readItems puts the items at the keys of one batch to what is found.
+func (c *Client) readItems(ctx context.Context, batch []table.ItemKey, found map[table.ItemKey]table.Item) error {
+	var left []map[string]types.AttributeValue
+	for _, key := range batch {
+		left = append(left, itemKey(key.PK, key.SK))
+	}
+	for attempt := 1; len(left) > 0; attempt++ {
+		items, rest, err := c.readBatch(ctx, left)
+		if err != nil {
+			return failure("read items", err, secretsOf(left))
+		}
+		for _, item := range items {
+			pk, sk := item.Key()
+			found[table.ItemKey{PK: pk, SK: sk}] = item
+		}
+		left = rest
+		if err := c.pause(ctx, "read items", attempt, len(left)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func secretsOf(keys []map[string]types.AttributeValue) secrets {

@@ -1,6 +1,7 @@
 package dynamo
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -62,6 +63,35 @@ func (e *expression) update() *string {
 
 // condition renders what must hold; nil where it is nothing.
 func (e *expression) condition() *string { return some(strings.Join(e.conditions, " AND ")) }
+
+// Bounds of the service's: on the length of an expression, in bytes, and on the
+// operators and functions in it.
+const (
+	maxExpression = 4096
+	maxOperators  = 300
+)
+
+// fits reports whether the update is one that the service takes. The error
+// wraps table.ErrRequest.
+func (e *expression) fits() error {
+	update, condition := deref(e.update()), deref(e.condition())
+	if len(update) > maxExpression || len(condition) > maxExpression || operators(condition) > maxOperators {
+		return fmt.Errorf("%w: too many limits at once", table.ErrRequest)
+	}
+	return nil
+}
+
+// operators counts the operators and functions of a condition.
+func operators(condition string) int {
+	count := strings.Count(condition, "attribute_") + strings.Count(condition, "contains(")
+	for word := range strings.FieldsSeq(condition) {
+		switch word {
+		case "AND", "OR", "=", "<", ">", "<=", ">=":
+			count++
+		}
+	}
+	return count
+}
 
 func some(text string) *string {
 	if text == "" {

@@ -115,7 +115,7 @@ func (s *Store) readShards(ctx context.Context, group table.Group, count int) ([
 			siblings[shards[pk]] = table.Sibling{Bucket: b, Broken: err}
 		}
 		keys = rest
-		if err := s.pause(ctx, attempt, len(keys)); err != nil {
+		if err := s.pause(ctx, "read siblings", attempt, len(keys)); err != nil {
 			return nil, err
 		}
 	}
@@ -146,12 +146,12 @@ func (s *Store) readBatch(ctx context.Context, keys []map[string]types.Attribute
 }
 
 // pause waits before the keys that a batch read left are asked for again.
-func (s *Store) pause(ctx context.Context, attempt, left int) error {
+func (s *Store) pause(ctx context.Context, operation string, attempt, left int) error {
 	if left == 0 {
 		return nil
 	}
 	if attempt >= s.waits {
-		return fmt.Errorf("read siblings: %w: %d keys left unread by %d requests", table.ErrRetry, left, attempt)
+		return fmt.Errorf("%s: %w: %d keys left unread by %d requests", operation, table.ErrRetry, left, attempt)
 	}
 	timer := time.NewTimer(s.backoff(attempt))
 	defer timer.Stop()
@@ -159,6 +159,6 @@ func (s *Store) pause(ctx context.Context, attempt, left int) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return failure("read siblings", ctx.Err(), nil)
+		return failure(operation, ctx.Err(), nil)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
@@ -40,6 +42,9 @@ func (s *Store) write(ctx context.Context, operation string, at itemKey, next fu
 
 // Take implements table.Client.
 func (c *Client) Take(ctx context.Context, key table.Key, take table.Take) (table.Taken, error) {
+	if err := take.Sound(); err != nil {
+		return table.Taken{}, fmt.Errorf("take: %w", err)
+	}
 	return c.write(ctx, "take", bucketKey(key), func(stored table.Item) (table.Item, error) {
 		if stored == nil || !takeHolds(image(stored), take) {
 			return nil, nil
@@ -56,12 +61,13 @@ func (c *Client) Take(ctx context.Context, key table.Key, take table.Take) (tabl
 
 func takeHolds(i image, take table.Take) bool {
 	balance := func(limit string) string { return table.Attr(limit, table.FieldBalance) }
-	if i.has(table.AttrDisabled) || i.has(table.AttrTTL) && !i.atLeast(table.AttrTTL, take.Now/1000+1) ||
-		i.has(table.AttrValid) && !i.atLeast(table.AttrValid, take.Now+1) || !i.atLeast(balance(quota.WriteMeter), quota.WriteCost) {
+	if i.has(table.AttrDisabled) && !i.same(table.AttrDisabled, &types.AttributeValueMemberBOOL{}) ||
+		i.has(table.AttrTTL) && !i.above(table.AttrTTL, take.Now/1000) ||
+		i.has(table.AttrValid) && !i.above(table.AttrValid, take.Now) || !i.atLeast(balance(quota.WriteMeter), quota.WriteCost) {
 		return false
 	}
 	for limit, amount := range take.Amounts {
-		soft := i.atLeast(table.Attr(limit, table.FieldSoft), take.Now+1)
+		soft := i.above(table.Attr(limit, table.FieldSoft), take.Now)
 		if !i.has(table.Attr(limit, table.FieldCapacity)) || !i.has(balance(limit)) || !soft && !i.atLeast(balance(limit), amount) {
 			return false
 		}
@@ -69,9 +75,10 @@ func takeHolds(i image, take table.Take) bool {
 	return true
 }
 
-// charge adds to the total consumed and to the balance of a limit.
+// charge adds to the total consumed and, if that is anything, to the balance of
+// a limit.
 func charge(item table.Item, limit string, consumed, balance int64) error {
-	if err := addAmount(item, table.Attr(limit, table.FieldConsumed), consumed); err != nil {
+	if err := addAmount(item, table.Attr(limit, table.FieldConsumed), consumed); err != nil || balance == 0 {
 		return err
 	}
 	return addAmount(item, table.Attr(limit, table.FieldBalance), balance)
@@ -80,7 +87,9 @@ func charge(item table.Item, limit string, consumed, balance int64) error {
 // Use implements table.Client.
 func (c *Client) Use(ctx context.Context, bucket *table.Bucket, use *quota.Use, expires int64) (table.Taken, error) {
 	return c.write(ctx, "use", bucketKey(bucket.Key), func(stored table.Item) (table.Item, error) {
-		if stored == nil || !passHolds(image(stored), bucket, use.Pass) || !useHolds(image(stored), use) {
+		expiring := expires != 0 && bucket.Item[table.AttrTTL] != nil
+		if stored == nil || !passHolds(image(stored), bucket, use.Pass) || !useHolds(image(stored), use) ||
+			expiring && !image(stored).has(table.AttrTTL) {
 			return nil, nil
 		}
 		item, err := passed(stored, use.Pass)
@@ -92,7 +101,7 @@ func (c *Client) Use(ctx context.Context, bucket *table.Bucket, use *quota.Use, 
 				return nil, err
 			}
 		}
-		if expires != 0 && stored[table.AttrTTL] != nil {
+		if expiring {
 			setNumber(item, table.AttrTTL, expires)
 		}
 		return item, nil
@@ -147,7 +156,7 @@ func (c *Client) Tell(ctx context.Context, key table.Key, window table.Opened) (
 		i := image(stored)
 		if stored == nil ||
 			i.has(at(table.FieldStart)) && !i.atMost(at(table.FieldStart), window.Start-window.Length) ||
-			!i.has(at(table.FieldApplied)) && !i.atMost(table.AttrRefilled, window.Start-1) {
+			!i.has(at(table.FieldApplied)) && !i.below(table.AttrRefilled, window.Start) {
 			return nil, nil
 		}
 		item := stored.Clone()

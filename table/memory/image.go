@@ -2,7 +2,6 @@ package memory
 
 import (
 	"fmt"
-	"reflect"
 	"strconv"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -39,6 +38,16 @@ func (i image) atLeast(name string, value int64) bool {
 	return ok && order >= 0
 }
 
+func (i image) above(name string, value int64) bool {
+	order, ok := i.compare(name, value)
+	return ok && order > 0
+}
+
+func (i image) below(name string, value int64) bool {
+	order, ok := i.compare(name, value)
+	return ok && order < 0
+}
+
 // isOrAbsent is is, where nil stands for an absent attribute.
 func (i image) isOrAbsent(name string, value *int64) bool {
 	if value == nil {
@@ -54,7 +63,7 @@ func (i image) reads(name string, value int64) bool {
 
 // same reports whether an attribute is exactly the value, nil for absent.
 func (i image) same(name string, value types.AttributeValue) bool {
-	return reflect.DeepEqual(i[name], value)
+	return table.SameValue(i[name], value)
 }
 
 // termed reports whether the item's terms are as given.

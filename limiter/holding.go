@@ -1,0 +1,252 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
+)
+
+// stampLife is how long the stamp of a soft limit or a bypassed bucket holds
+// before the configuration that it is of is looked at again.
+const stampLife = time.Minute
+
+// holding is what holds for a group's buckets: what its levels say, and whose
+// child the entity is.
+type holding struct {
+	resolved
+	owner table.Item // the entity's own item, nil where it has none
+}
+
+// look resolves what holds for a group, from what is stored now or, unless
+// fresh, from what was a while ago. The error wraps ErrUndefined or ErrLimit, or
+// is the table's.
+func (l *Limiter) look(ctx context.Context, group table.Group, now time.Time, fresh bool) (holding, error) {
+	var keys []table.ItemKey
+	for _, level := range levels(group) {
+		keys = append(keys, level.key(group.Namespace))
+	}
+	read := l.configs.cached
+	if fresh {
+		read = l.configs.fresh
+	}
+	stored, err := read(ctx, keys, now)
+	if err != nil {
+		return holding{}, fmt.Errorf("read limits: %w", err)
+	}
+	r, err := resolve(group, stored, l.coded(group.Resource))
+	return holding{resolved: r}, err
+}
+
+// lookAt is look, fresh and with the entity's own item.
+func (l *Limiter) lookAt(ctx context.Context, group table.Group, now time.Time) (holding, error) {
+	h, undefined := l.look(ctx, group, now, true)
+	if undefined != nil && !errors.Is(undefined, ErrUndefined) {
+		return h, undefined
+	}
+	owner, err := l.table.Items(ctx, []table.ItemKey{{PK: entityPK(group.Namespace, group.Entity), SK: metaSK}})
+	if err != nil {
+		return h, fmt.Errorf("read entity: %w", err)
+	}
+	h.owner = owner[0]
+	return h, undefined
+}
+
+// dressed is a bucket's item with the limits that hold, and everything else that
+// is kept on it of what holds. Limits that it did not have get their part of the
+// shard count, those that hold no more go. The valid-until is 0, so that the next
+// use brings the balances into line.
+// Where no limits hold at all, it keeps those that it has.
+func (h holding) dressed(item table.Item, now time.Time) (table.Item, error) {
+	next, until := item.Clone(), now.Add(stampLife).UnixMilli()
+	h.admit(next, until)
+	h.relate(next)
+	if len(h.limits) == 0 {
+		return next, nil
+	}
+	set(next, bucketTerms(h.limits, until))
+	h.strip(next)
+	next[table.AttrValid] = whole(0)
+	if h.own {
+		delete(next, table.AttrTTL)
+	} else if next[table.AttrTTL] == nil {
+		next[table.AttrTTL] = whole(0) // until it is known
+	}
+	var added []string
+	for _, l := range h.limits {
+		if balance := table.Attr(l.Name, table.FieldBalance); next[balance] == nil {
+			next[balance], next[table.Attr(l.Name, table.FieldConsumed)] = whole(0), whole(0)
+			added = append(added, l.Name)
+		}
+	}
+	b, err := table.DecodeBucket(next)
+	if err != nil {
+		return nil, err
+	}
+	if err := grant(b, added, now.UnixMilli()); err != nil {
+		return nil, err
+	}
+	if item[table.AttrTTL] == nil && next[table.AttrTTL] != nil {
+		next[table.AttrTTL] = whole(expiry(&b.Bucket, now.UnixMilli()))
+	}
+	return next, nil
+}
+
+// grant gives limits that are new on a bucket their part.
+func grant(b *table.Bucket, names []string, now int64) error {
+	for _, name := range names {
+		l := b.Limit(name)
+		params, err := l.Effective(now)
+		if err != nil {
+			return err
+		}
+		b.Item[table.Attr(name, table.FieldBalance)] = whole(quota.Share(params.Capacity, b.Count))
+		if l.IsQuota() {
+			b.Item[table.Attr(name, table.FieldGrant)] = whole(int64(b.Count))
+		}
+	}
+	return nil
+}
+
+// set sets attributes, and removes those that are nil.
+func set(item, values table.Item) {
+	for name, value := range values {
+		if item[name] = value; value == nil {
+			delete(item, name)
+		}
+	}
+}
+
+// admit stamps whether the bucket is disabled or bypassed.
+func (h holding) admit(item table.Item, until int64) {
+	delete(item, table.AttrDisabled)
+	delete(item, table.AttrBypass)
+	switch h.access {
+	case Disabled:
+		item[table.AttrDisabled] = &types.AttributeValueMemberBOOL{Value: true}
+	case Bypass:
+		item[table.AttrBypass] = whole(until)
+	}
+}
+
+// relate stamps whose child the entity is, and whether the parent is to give too.
+func (h holding) relate(item table.Item) {
+	cascade := h.owner.Flag(table.AttrCascade)
+	if h.cascade != nil {
+		cascade = *h.cascade
+	}
+	item[table.AttrCascade] = &types.AttributeValueMemberBOOL{Value: cascade}
+	set(item, table.Item{table.AttrParentID: nil})
+	if h.owner == nil {
+		return
+	}
+	setText(item, table.AttrParentID, h.owner.Text(table.AttrParentID))
+	for _, name := range []string{attrParentGeneration, attrIncarnation} {
+		if value := h.owner[name]; value != nil {
+			item[name] = value
+		}
+	}
+}
+
+// strip takes limits off that hold no more.
+func (h holding) strip(item table.Item) {
+	for attr := range maps.Clone(item) {
+		limit, _, ok := table.SplitAttr(attr)
+		if !ok || limit == quota.WriteMeter {
+			continue
+		}
+		if !slices.ContainsFunc(h.limits, func(l Limit) bool { return l.Name == limit }) {
+			delete(item, attr)
+		}
+	}
+}
+
+// changed is what makes one item another, as long as it says of all that is
+// changed what it said, but for the valid-until, and has the shard count that
+// parts were taken at.
+func changed(from, to table.Item) table.Amendment {
+	a := table.Amendment{Set: table.Item{}}
+	expect := func(name string) {
+		if name != table.AttrValid && name != table.AttrShardCount {
+			a.Expect = append(a.Expect, table.Term{Name: name, Value: from[name]})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(to)) {
+		if !equal(from[name], to[name]) {
+			a.Set[name] = to[name]
+			expect(name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(from)) {
+		if to[name] == nil {
+			a.Remove = append(a.Remove, name)
+			expect(name)
+		}
+	}
+	if count := from[table.AttrShardCount]; count != nil {
+		a.Expect = append(a.Expect, table.Term{Name: table.AttrShardCount, Value: count})
+	}
+	return a
+}
+
+func equal(a, b types.AttributeValue) bool {
+	return a != nil && table.Equal(table.Item{"": a}, table.Item{"": b})
+}
+
+// Bounds of a bucket's expiry.
+const (
+	expiryPeriods = 7      // how many of its longest period an unused bucket outlives
+	maxExpiry     = 20_000 // days
+)
+
+// expiry is when a bucket that is used at now may go if it is not used again,
+// epoch seconds: after everything on it would have recovered several times over.
+func expiry(b *quota.Bucket, now int64) int64 {
+	longest := int64(1000)
+	for i := range b.Limits {
+		longest = max(longest, recovery(&b.Limits[i], now))
+	}
+	const day = 24 * 3600 * 1000
+	return now/1000 + min(expiryPeriods*min(longest, maxExpiry*day/expiryPeriods), maxExpiry*day)/1000 + 1
+}
+
+// recovery is how long a limit takes to recover in full, milliseconds: at the
+// slowest that its schedule makes it, or the longest of the periods to come.
+func recovery(l *quota.Limit, now int64) int64 {
+	switch l.Kind() {
+	case quota.Session:
+		return l.Window.Length
+	case quota.Calendar:
+		longest, at := int64(0), now
+		for range 5 {
+			edge, ok := l.Resets.Next(at)
+			if !ok {
+				break
+			}
+			longest, at = max(longest, edge-at), edge
+		}
+		return longest
+	}
+	slowest := fill(l.Base)
+	for _, entry := range l.Schedule.Entries() {
+		if params, err := entry.Apply(l.Base); err == nil {
+			slowest = max(slowest, fill(params))
+		}
+	}
+	return slowest
+}
+
+// fill is how long a limit takes from nothing to its capacity, milliseconds.
+func fill(p quota.Params) int64 {
+	if p.Refill <= 0 {
+		return 0
+	}
+	return int64(min(float64(p.Capacity)/float64(p.Refill)*float64(p.Period), 1e15))
+}

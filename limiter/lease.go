@@ -1,0 +1,182 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
+)
+
+// ErrReleased says that a lease was released already.
+var ErrReleased = errors.New("the lease was released")
+
+// Lease is what a use took. It is safe for concurrent use.
+type Lease struct {
+	limiter *Limiter
+	counted bool // false where the table could not be reached, and uses are admitted then
+
+	mu       sync.Mutex
+	parts    []*part // of the entity's bucket, then of its parent's
+	released bool
+}
+
+// Counted reports whether the use was counted; it was not where the table could
+// not be reached and the Limiter allows that.
+func (l *Lease) Counted() bool { return l.counted }
+
+// Taken is what the lease holds by now, tokens by limit name.
+func (l *Lease) Taken() Amounts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	taken := Amounts{}
+	if len(l.parts) > 0 {
+		for name, amount := range l.parts[0].demand {
+			taken[name] = amount / 1000
+		}
+	}
+	return taken
+}
+
+// Adjust settles what was used beyond what was taken or, where an amount is
+// negative, less than that, tokens by limit name; also of limits of which
+// nothing was taken. More is always taken, into debt if it must be, which
+// later uses wait for. What is given back lifts no balance above its ceiling,
+// and a quota's only in the period in which it was taken.
+//
+// Where it fails with an error that wraps table.ErrRetry, some of it may have
+// been settled; it is not tried again by itself.
+func (l *Lease) Adjust(ctx context.Context, used Amounts) error {
+	demand := quota.Demand{}
+	for name, amount := range used {
+		if amount < -maxTokens || amount > maxTokens {
+			return fmt.Errorf("%w: %s: %d", ErrAmount, name, amount)
+		}
+		demand[name] = amount * 1000
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.released {
+		return ErrReleased
+	}
+	if !l.counted {
+		return nil
+	}
+	for name, amount := range demand {
+		if l.parts[0].demand[name]+amount < 0 {
+			return fmt.Errorf("%w: %s: %d would give back more than the %d that were taken", ErrAmount, name, amount/1000, l.parts[0].demand[name]/1000)
+		}
+	}
+	return l.settle(ctx, demand)
+}
+
+// Release gives everything back that the lease holds: the use did not happen.
+// It can be tried again where it failed.
+func (l *Lease) Release(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.released {
+		return ErrReleased
+	}
+	for len(l.parts) > 0 {
+		last := l.parts[len(l.parts)-1]
+		back := quota.Demand{}
+		for name, amount := range last.demand {
+			back[name] = -amount
+		}
+		if err := l.limiter.settle(ctx, last, back); err != nil {
+			return fmt.Errorf("release: %w", err)
+		}
+		l.parts = l.parts[:len(l.parts)-1]
+	}
+	l.released = true
+	return nil
+}
+
+// patience is how long a use that failed halfway tries to give back, whatever
+// its context says.
+const patience = 5 * time.Second
+
+// undo gives back what a use took of an entity whose parent gave nothing.
+func (l *Lease) undo(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	return l.Release(ctx)
+}
+
+// settle settles the same on all parts, as far as they have the limits.
+func (l *Lease) settle(ctx context.Context, used quota.Demand) error {
+	for i, p := range l.parts {
+		if err := l.limiter.settle(ctx, p, l.limiter.of(p, used, i > 0)); err != nil {
+			return fmt.Errorf("adjust: %w", err)
+		}
+	}
+	return nil
+}
+
+// of leaves out what a parent's bucket does not have.
+func (l *Limiter) of(p *part, used quota.Demand, parent bool) quota.Demand {
+	if !parent {
+		return used
+	}
+	used = maps.Clone(used)
+	maps.DeleteFunc(used, func(name string, _ int64) bool { return p.item[table.Attr(name, table.FieldBalance)] == nil })
+	return used
+}
+
+// settle settles what a part's bucket gave, millitokens.
+func (l *Limiter) settle(ctx context.Context, p *part, used quota.Demand) error {
+	taken, err := table.DecodeBucket(p.item)
+	if err != nil {
+		return fmt.Errorf("shard %d: %w", p.key.Shard, err)
+	}
+	for name := range used {
+		if taken.Limit(name) == nil || name == quota.WriteMeter {
+			return fmt.Errorf("%w: %.80s on %s", ErrUndefined, name, p.key.Resource)
+		}
+	}
+	now, b := l.now().UnixMilli(), taken
+	for attempt := range attempts {
+		corrections := p.corrections(b, taken, used, now, attempt == attempts-1)
+		settled, err := l.table.Settle(ctx, b, corrections)
+		if err != nil {
+			return err
+		}
+		if settled.Applied {
+			p.settled(used)
+			return nil
+		}
+		if b, err = settled.Bucket(); b == nil || err != nil {
+			return err // gone: there is nothing to settle with
+		}
+	}
+	return errContended
+}
+
+// corrections are those of a part's bucket. The last attempt lifts nothing, and
+// so cannot be refused.
+func (p *part) corrections(b, taken *table.Bucket, used quota.Demand, now int64, last bool) []quota.Correction {
+	corrections := quota.Settle(&b.Bucket, &taken.Bucket, used, now)
+	for i := range corrections {
+		c := &corrections[i]
+		if c.Limit == quota.WriteMeter {
+			continue
+		}
+		if p.bypassed || last && c.Balance > 0 {
+			c.Balance, c.Max = 0, nil
+		}
+	}
+	return corrections
+}
+
+// settled keeps what the part holds now.
+func (p *part) settled(used quota.Demand) {
+	p.demand = maps.Clone(p.demand)
+	for name, amount := range used {
+		p.demand[name] += amount
+	}
+}

@@ -1,0 +1,130 @@
+package limiter
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
+)
+
+// Errors of an Acquire besides a Rejection.
+var (
+	// ErrDisabled says that an operator has disabled the entity or the resource.
+	ErrDisabled = errors.New("disabled by an operator")
+	// ErrUndefined says that no limits are defined for the use, at no level and
+	// in no option, or not the one that is asked for.
+	ErrUndefined = errors.New("no such limit is defined")
+	// ErrAmount says that an amount is negative or too large to be one, or gives
+	// back more than was taken.
+	ErrAmount = errors.New("malformed amount")
+	// ErrName says that an entity's id or a resource's name is not one.
+	ErrName = errors.New("malformed name")
+)
+
+// Rejection is why a use was not admitted. Nothing of it was taken.
+type Rejection struct {
+	Resource string
+	Parent   bool     // the entity's parent had too little; the entity itself would have admitted
+	Shard    int      // the shard that was drawn last
+	Shards   int      // how many there are
+	Limits   []Status // of every limit asked for, by name
+}
+
+// Status is what one shard can give of a limit, in tokens, rounded down.
+type Status struct {
+	Limit      string
+	Requested  int64
+	Available  int64         // on this shard; negative when in debt
+	Capacity   int64         // of all shards, as it is scheduled now
+	Ceiling    int64         // the most that this shard can hold now, so the most that one use can ask for
+	Period     time.Duration // in which Refill drips, or 0 for a quota
+	Refill     int64         // for all shards
+	RetryAfter time.Duration // when this shard will have it if nobody else takes of it; 0 where it has enough
+	Never      bool          // no shard can ever hold the amount, at the shard count that there is
+}
+
+// Short reports whether the limit had too little.
+func (s Status) Short() bool { return s.RetryAfter > 0 || s.Never }
+
+// Error names the limits that are short, and no entity.
+func (r *Rejection) Error() string {
+	var parts []string
+	for _, s := range r.Limits {
+		switch {
+		case s.Never:
+			parts = append(parts, fmt.Sprintf("%s: %d is more than the %d that one of %d shards can hold", s.Limit, s.Requested, s.Ceiling, r.Shards))
+		case s.Short():
+			parts = append(parts, fmt.Sprintf("%s: %d of %d left, %d asked for, again in %v", s.Limit, s.Available, s.Ceiling, s.Requested, s.RetryAfter))
+		}
+	}
+	whose := ""
+	if r.Parent {
+		whose = "the parent's "
+	}
+	return fmt.Sprintf("over %slimits of %s: %s", whose, r.Resource, strings.Join(parts, "; "))
+}
+
+// RetryAfter is when the use can be tried again; ok is false where that is
+// never, because one amount is more than a shard can hold.
+func (r *Rejection) RetryAfter() (wait time.Duration, ok bool) {
+	if r.Impossible() {
+		return 0, false
+	}
+	for _, s := range r.Limits {
+		wait = max(wait, s.RetryAfter)
+	}
+	return wait, true
+}
+
+// Impossible reports whether an amount is more than any shard can ever hold.
+func (r *Rejection) Impossible() bool {
+	return slices.ContainsFunc(r.Limits, func(s Status) bool { return s.Never })
+}
+
+// sooner reports whether a rejection promises more than another.
+func (r *Rejection) sooner(than *Rejection) bool {
+	wait, ok := r.RetryAfter()
+	other, otherOK := than.RetryAfter()
+	return ok && (!otherOK || wait < other)
+}
+
+// rejection renders why a bucket does not admit a use at now.
+func rejection(b *table.Bucket, statuses []quota.Shortage, now int64) *Rejection {
+	r := &Rejection{Resource: b.Key.Resource, Shard: b.Shard, Shards: b.Count}
+	for _, s := range statuses {
+		status := Status{
+			Limit: s.Limit, Requested: s.Requested / 1000, Available: floor(s.Available), Capacity: floor(s.Capacity), Ceiling: floor(s.Ceiling),
+			Refill: floor(s.Params.Refill), Never: s.Never,
+		}
+		if s.Params.Refill > 0 {
+			status.Period = time.Duration(s.Params.Period) * time.Millisecond
+		}
+		if s.Short() && !s.Never {
+			status.RetryAfter = time.Duration(max(1, s.At-now)) * time.Millisecond
+		}
+		r.Limits = append(r.Limits, status)
+	}
+	return r
+}
+
+// floor is an amount of millitokens in whole tokens, rounded down.
+func floor(milli int64) int64 {
+	if milli < 0 {
+		return -((999 - milli) / 1000)
+	}
+	return milli / 1000
+}
+
+// Unavailable is an Acquire that DynamoDB did not answer, or for now refused.
+// What was asked may have been taken nevertheless; then it is lost to the
+// entity, never granted twice.
+type Unavailable struct{ Cause error }
+
+func (u *Unavailable) Error() string { return "the table cannot be reached: " + u.Cause.Error() }
+
+// Unwrap returns the cause, which wraps table.ErrRetry.
+func (u *Unavailable) Unwrap() error { return u.Cause }

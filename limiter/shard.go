@@ -1,0 +1,122 @@
+package limiter
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
+)
+
+// create makes the asked shard's bucket, if nobody else does.
+func (a *asking) create(ctx context.Context) error {
+	if a.key.Shard == 0 {
+		return a.found(ctx)
+	}
+	for attempt := range 3 {
+		outcome, err := a.join(ctx, attempt == 2)
+		if err != nil {
+			return fmt.Errorf("create shard %d: %w", a.key.Shard, err)
+		}
+		if outcome == table.Created || outcome == table.Exists {
+			return nil
+		}
+	}
+	return errContended
+}
+
+// wholeToken is a token in millitokens. Uses take whole ones, so that the half
+// tokens of a part that is none would lie idle on two shards: they stay with the
+// donor, where they are whole.
+const wholeToken = 1000
+
+// join makes a bucket beside those that a group has. Where donors changed
+// between being read and being debited, the last attempt moves nothing: less
+// than the shard's part, never more than was sold (docs/adr/0003).
+func (a *asking) join(ctx context.Context, last bool) (table.CreationOutcome, error) {
+	family, err := a.family(ctx)
+	if err != nil {
+		return 0, err
+	}
+	zero, now := family[0].Bucket, a.millis()
+	for _, sibling := range family {
+		if sibling.Broken != nil {
+			return 0, sibling.Broken
+		}
+		if sibling.Bucket != nil {
+			now = max(now, sibling.Bucket.Refilled)
+		}
+	}
+	if zero.Disabled {
+		return 0, ErrDisabled
+	}
+	if err := zero.Readable(now); err != nil {
+		return 0, err
+	}
+	// The shard joins shard 0's windows, and opens its own where those have ended.
+	template := *zero
+	template.Bucket = *zero.Opened(now)
+	fundings, err := quota.Fund(&template.Bucket, table.Buckets(family), a.key.Shard, zero.Count, now)
+	if err != nil {
+		return 0, err
+	}
+	for i := range fundings {
+		if f := &fundings[i]; f.Source == quota.Move {
+			f.Amount -= f.Amount % wholeToken
+			if last {
+				f.Amount = 0
+			}
+		}
+	}
+	shard := table.NewShard(&template, a.key.Shard, zero.Count, now, fundings)
+	if shard.Item[table.AttrTTL] != nil {
+		shard.Item[table.AttrTTL] = whole(expiry(&shard.Bucket, now))
+	}
+	outcome, err := a.table.Create(ctx, table.Creation{Bucket: shard, Moves: quota.Moves(fundings), Terms: zero.Terms()})
+	if err == nil && outcome == table.Created {
+		a.tell(ctx, started(zero, shard), zero.Count)
+	}
+	return outcome, err
+}
+
+// started are the windows of a shard that are not those of shard 0.
+func started(zero, shard *table.Bucket) []table.Opened {
+	var windows []table.Opened
+	for i := range shard.Limits {
+		is, was := shard.Limits[i].Window, zero.Limits[i].Window
+		if is.Start != nil && (was.Start == nil || *was.Start != *is.Start) {
+			windows = append(windows, table.Opened{Limit: shard.Limits[i].Name, Start: *is.Start, Length: is.Length})
+		}
+	}
+	return windows
+}
+
+// family reads the shards of a group at the count that shard 0 has, those that
+// lag raised to it (docs/adr/0002). It fails with errNoShard where the asked
+// shard is none of them.
+func (a *asking) family(ctx context.Context) ([]table.Sibling, error) {
+	for range attempts {
+		zero, err := a.table.Read(ctx, a.key.At(0))
+		if err != nil {
+			return nil, err
+		}
+		count := 1
+		if zero != nil {
+			count = zero.Count
+		}
+		if a.learn(a.key.At(0), count); a.key.Shard >= count {
+			return nil, errNoShard
+		}
+		family, err := a.table.RaiseAndRead(ctx, a.key.Group, count, a.millis())
+		if err != nil {
+			return nil, err
+		}
+		if family[0].Broken != nil {
+			return nil, family[0].Broken
+		}
+		if zero = family[0].Bucket; zero != nil && zero.Count == count {
+			return family, nil
+		}
+	}
+	return nil, errContended
+}

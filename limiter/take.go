@@ -1,0 +1,244 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"time"
+
+	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
+)
+
+// sighting is what is remembered of a group.
+type sighting struct {
+	count  int             // of its shards
+	limits map[string]bool // that its buckets have; nil while none was looked at
+}
+
+// part is what one bucket gave to a use.
+type part struct {
+	key      table.Key
+	item     table.Item // as the use left it
+	demand   quota.Demand
+	bypassed bool // nothing was taken off balances
+}
+
+// parent is the entity that is to give too.
+func (p *part) parent() (entity string, cascades bool) {
+	entity = p.item.Text(table.AttrParentID)
+	return entity, entity != "" && p.item.Flag(table.AttrCascade)
+}
+
+var (
+	// errNoShard says that a shard that was drawn is none of the group's.
+	errNoShard = errors.New("the shard count is lower than was thought")
+	// errNothing says that a parent has none of the limits that are asked for.
+	errNothing = errors.New("nothing to take")
+	// errContended says that other programs changed a bucket at each attempt.
+	errContended = fmt.Errorf("%w: others changed the bucket again and again", table.ErrRetry)
+)
+
+// draw asks shards at random until one gives, so many as the Limiter may. The
+// rejection that is returned promises the most. A parent gives of those limits
+// alone that it has; where it has none of them, the part is nil.
+func (l *Limiter) draw(ctx context.Context, group table.Group, demand quota.Demand, parent bool, now time.Time) (*part, error) {
+	var asked uint32 // a bit for each shard
+	var best *Rejection
+	for draws := l.draws; draws > 0; {
+		shard, ok := l.pick(group, asked)
+		if !ok {
+			break
+		}
+		asked |= 1 << shard
+		p, err := l.ask(ctx, group.At(shard), demand, parent, now)
+		var rejection *Rejection
+		switch {
+		case errors.Is(err, errNoShard):
+			continue // it was no draw: the count is known better now
+		case errors.Is(err, errNothing):
+			return nil, nil
+		case !errors.As(err, &rejection):
+			return p, err
+		}
+		if draws--; best == nil || rejection.sooner(best) {
+			best = rejection
+		}
+	}
+	if best == nil {
+		return nil, errContended
+	}
+	best.Parent = parent
+	return nil, best
+}
+
+// pick returns a shard at random that was not asked yet.
+func (l *Limiter) pick(group table.Group, asked uint32) (shard int, ok bool) {
+	count := 1
+	if seen, known := l.seen.Get(group); known {
+		count = seen.count
+	}
+	var free [quota.MaxShards]int
+	n := 0
+	for shard := range min(count, quota.MaxShards) {
+		if asked&(1<<shard) == 0 {
+			free[n] = shard
+			n++
+		}
+	}
+	if n == 0 {
+		return 0, false
+	}
+	return free[rand.IntN(n)], true
+}
+
+// learn remembers a group's shard count. Only shard 0 can tell that it is lower
+// than was thought.
+func (l *Limiter) learn(key table.Key, count int) {
+	seen, known := l.seen.Peek(key.Group)
+	if known && (count == seen.count || count < seen.count && key.Shard != 0) {
+		return
+	}
+	seen.count = count
+	l.seen.Add(key.Group, seen)
+}
+
+// asking is a use of one shard under way.
+type asking struct {
+	*Limiter
+	key    table.Key
+	demand quota.Demand
+	parent bool
+	now    time.Time
+
+	bypassed bool
+}
+
+func (a *asking) millis() int64 { return a.now.UnixMilli() }
+
+// attempts bounds how often a shard is asked. Each but the first begins with an
+// item that someone else has changed just before.
+const attempts = 16
+
+// ask takes a demand off one shard: at once where it can, else after what the
+// shard's item calls for.
+func (l *Limiter) ask(ctx context.Context, key table.Key, demand quota.Demand, parent bool, now time.Time) (*part, error) {
+	a := &asking{Limiter: l, key: key, demand: demand, parent: parent, now: now}
+	if err := a.narrow(); err != nil {
+		return nil, err
+	}
+	taken, err := a.take(ctx)
+	for attempt := 0; err == nil && !taken.Applied && attempt < attempts; attempt++ {
+		taken, err = a.prepare(ctx, taken.Item)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case !taken.Applied:
+		return nil, errContended
+	}
+	if count, err := taken.Item.ShardCount(); err == nil {
+		l.learn(key, count)
+	}
+	a.meet(ctx, taken.Item)
+	return &part{key: key, item: taken.Item, demand: a.demand, bypassed: a.bypassed}, nil
+}
+
+// narrow leaves out of what a parent is asked for what it is known not to have.
+func (a *asking) narrow() error {
+	seen, ok := a.seen.Peek(a.key.Group)
+	if !a.parent || !ok || seen.limits == nil {
+		return nil
+	}
+	a.demand = maps.Clone(a.demand)
+	maps.DeleteFunc(a.demand, func(name string, _ int64) bool { return !seen.limits[name] })
+	if len(a.demand) == 0 {
+		return errNothing
+	}
+	return nil
+}
+
+// take is the fast path: one update, and no look at the item before.
+func (a *asking) take(ctx context.Context) (table.Taken, error) {
+	return a.table.Take(ctx, a.key, table.Take{Amounts: a.demand, Now: a.millis()})
+}
+
+// prepare does what an item calls for that did not give at once, and asks again
+// or, where both can be done in one update, takes with it.
+func (a *asking) prepare(ctx context.Context, item table.Item) (table.Taken, error) {
+	if item == nil {
+		if err := a.create(ctx); err != nil {
+			return table.Taken{}, err
+		}
+		return a.take(ctx)
+	}
+	b, err := table.DecodeBucket(item)
+	if err != nil {
+		return table.Taken{}, fmt.Errorf("shard %d: %w", a.key.Shard, err)
+	}
+	a.learn(a.key, b.Count)
+	if b.Disabled {
+		return table.Taken{}, ErrDisabled
+	}
+	use, have, err := quota.PlanUse(&b.Bucket, a.demand, a.millis())
+	switch {
+	case errors.Is(err, quota.ErrNoLimit):
+		return a.supply(ctx, b)
+	case err != nil:
+		return table.Taken{}, fmt.Errorf("shard %d: %w", a.key.Shard, err)
+	case use == nil:
+		return a.reject(ctx, b, have)
+	}
+	return a.use(ctx, b, use)
+}
+
+// use writes what was planned from a bucket's item, and then does what a use
+// leaves to be done. A lock that was lost leaves a plain taking.
+func (a *asking) use(ctx context.Context, b *table.Bucket, use *quota.Use) (table.Taken, error) {
+	taken, err := a.table.Use(ctx, b, use, expiry(&b.Bucket, a.millis()))
+	if err != nil {
+		return table.Taken{}, err
+	}
+	if !taken.Applied {
+		return a.take(ctx)
+	}
+	a.bypassed = a.millis() < b.Bypass
+	a.tell(ctx, opened(b, use.Changes), b.Count)
+	a.double(ctx, b)
+	return taken, nil
+}
+
+// reject is the rejection of a use, unless a stamp that would have admitted it
+// has only to be renewed.
+func (a *asking) reject(ctx context.Context, b *table.Bucket, have []quota.Shortage) (table.Taken, error) {
+	renewed, err := a.renew(ctx, b)
+	if err != nil {
+		return table.Taken{}, err
+	}
+	if renewed {
+		taken, err := a.take(ctx)
+		return taken, err
+	}
+	return table.Taken{}, rejection(b, have, a.millis())
+}
+
+// double doubles the shards of a group whose shard 0 runs hot, and tells the
+// others. The use is done by now: what fails here is tried at the next one.
+func (a *asking) double(ctx context.Context, b *table.Bucket) {
+	if !quota.Doubles(&b.Bucket, a.millis()) {
+		return
+	}
+	if freezes := quota.Freezes(&b.Bucket, a.millis()); len(freezes) > 0 {
+		if err := a.table.Freeze(ctx, b.Key, freezes); err != nil {
+			return
+		}
+	}
+	doubled, err := a.table.Double(ctx, b.Key.Group, b.Count)
+	if err != nil || doubled.Count == 0 {
+		return
+	}
+	a.learn(b.Key, doubled.Count)
+	_, _ = a.table.RaiseAndRead(ctx, b.Key.Group, doubled.Count, a.millis())
+}

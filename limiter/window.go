@@ -1,0 +1,44 @@
+package limiter
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
+)
+
+// opened are the windows that changes of a bucket open.
+func opened(b *table.Bucket, changes []quota.Change) []table.Opened {
+	var windows []table.Opened
+	for _, change := range changes {
+		if change.Open != nil {
+			windows = append(windows, table.Opened{Limit: change.Limit, Start: change.Open.Start, Length: b.Limit(change.Limit).Window.Length})
+		}
+	}
+	return windows
+}
+
+// tellers bounds how many shards are told at once.
+const tellers = 8
+
+// tell tells the other shards of windows that were opened on the asked one: the
+// start alone, no tokens. A shard that is not told opens a window of its own
+// when it is used next, so that what fails here is let be.
+func (a *asking) tell(ctx context.Context, windows []table.Opened, count int) {
+	var group errgroup.Group
+	group.SetLimit(tellers)
+	for _, window := range windows {
+		for shard := range count {
+			if shard == a.key.Shard {
+				continue
+			}
+			group.Go(func() error {
+				_, err := a.table.Tell(ctx, a.key.At(shard), window)
+				return err
+			})
+		}
+	}
+	_ = group.Wait()
+}
