@@ -1,0 +1,95 @@
+package limiter
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+)
+
+// quotaExceeded is the problem type of a rejection, as the IETF's draft on
+// RateLimit header fields registers it.
+const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+
+// WriteHTTP answers a request with a rejection: 429 Too Many Requests, its header
+// fields (SetHTTP) and a problem (RFC 9457) that names the limits that are short.
+// It names no entity.
+func (r *Rejection) WriteHTTP(w http.ResponseWriter) error {
+	r.SetHTTP(w.Header())
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(http.StatusTooManyRequests)
+	violated := []string{}
+	for _, s := range r.Limits {
+		if s.Short() {
+			violated = append(violated, s.Limit)
+		}
+	}
+	title := "More was asked for than is left"
+	if r.Impossible() {
+		title = "More was asked for than can ever be given at once"
+	}
+	return json.NewEncoder(w).Encode(map[string]any{
+		"type": quotaExceeded, "title": title, "status": http.StatusTooManyRequests, "violated-policies": violated,
+	})
+}
+
+// SetHTTP sets the header fields of a rejection: RateLimit-Policy, RateLimit and,
+// unless no wait ever helps, Retry-After (RFC 9110).
+//
+// RateLimit is written for draft-ietf-httpapi-ratelimit-headers-12, which calls
+// what is available a, the seconds until more can be asked for w and the cost of
+// the request c, and for drafts 8 to 11, which called the first two r and t:
+// whoever reads one must pass over the other. What is available is that of one
+// shard, since no more can be had with one request.
+func (r *Rejection) SetHTTP(header http.Header) {
+	var policies, limits httpsfv.List
+	for _, s := range r.Limits {
+		policies = append(policies, s.policy())
+		limits = append(limits, s.serviceLimit())
+	}
+	// A limit's name and whole numbers are always well-formed.
+	if text, err := httpsfv.Marshal(policies); err == nil {
+		header.Set("RateLimit-Policy", text)
+	}
+	if text, err := httpsfv.Marshal(limits); err == nil {
+		header.Set("RateLimit", text)
+	}
+	if wait, ok := r.RetryAfter(); ok {
+		header.Set("Retry-After", strconv.FormatInt(wholeSecondsUp(wait), 10))
+	}
+}
+
+// policy is what the limit allows, in the seconds in which it would all drip.
+func (s Status) policy() httpsfv.Item {
+	item := httpsfv.NewItem(s.Limit)
+	item.Params.Add("q", min(s.Capacity, maxHTTPInteger))
+	if s.Refill > 0 {
+		seconds := math.Ceil(float64(s.Capacity) / float64(s.Refill) * s.Period.Seconds())
+		item.Params.Add("w", max(1, int64(min(seconds, maxHTTPInteger))))
+	}
+	return item
+}
+
+// serviceLimit is what the limit has now.
+func (s Status) serviceLimit() httpsfv.Item {
+	item := httpsfv.NewItem(s.Limit)
+	available := min(max(0, s.Available), maxHTTPInteger)
+	item.Params.Add("a", available)
+	if s.RetryAfter > 0 {
+		item.Params.Add("w", wholeSecondsUp(s.RetryAfter))
+	}
+	item.Params.Add("c", min(s.Requested, maxHTTPInteger))
+	item.Params.Add("r", available)
+	if s.RetryAfter > 0 {
+		item.Params.Add("t", wholeSecondsUp(s.RetryAfter))
+	}
+	return item
+}
+
+// maxHTTPInteger bounds integers of structured fields.
+const maxHTTPInteger = 999_999_999_999_999
+
+func wholeSecondsUp(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
