@@ -1,0 +1,168 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/colorprofile"
+
+	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
+)
+
+// Screen shows frames: over one another in a terminal, else a line a second.
+type Screen struct {
+	out      io.Writer
+	columns  int // of the terminal, 0 where there is none
+	config   Config
+	news     []string
+	drawn    int // lines of the last frame
+	told     time.Duration
+	admitted int64
+	at       time.Duration
+}
+
+// NewScreen shows on out, a terminal of so many columns, or none where that is 0.
+func NewScreen(out io.Writer, columns int, config Config) *Screen {
+	return &Screen{out: colorprofile.NewWriter(out, os.Environ()), columns: columns, config: config}
+}
+
+// The terminal's own colours, so that they suit a light one and a dark one.
+var (
+	strong = lipgloss.NewStyle().Bold(true)
+	spent  = lipgloss.NewStyle().Foreground(lipgloss.Blue)
+	good   = lipgloss.NewStyle().Foreground(lipgloss.Green).Bold(true)
+	bad    = lipgloss.NewStyle().Foreground(lipgloss.Red).Bold(true)
+	faint  = lipgloss.NewStyle().Faint(true)
+)
+
+// Show shows a frame.
+func (s *Screen) Show(f Frame) error {
+	s.news = append(s.news, f.News...)
+	var text string
+	switch {
+	case f.Done:
+		text = s.erase() + s.summary(f)
+	case s.columns > 0:
+		text = s.erase() + s.frame(f)
+	default:
+		text = s.line(f)
+	}
+	_, err := io.WriteString(s.out, text)
+	return err
+}
+
+// erase takes the last frame off the terminal.
+func (s *Screen) erase() string {
+	if s.drawn == 0 {
+		return ""
+	}
+	n := s.drawn
+	s.drawn = 0
+	return fmt.Sprintf("\x1b[%dA\x1b[J", n)
+}
+
+// latest is how many of the aggregator's doings a frame shows.
+const latest = 6
+
+func (s *Screen) frame(f Frame) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %4.1f s   asks %5.0f/s, gets %5.0f/s\n\n", strong.Render("One hot customer, one quota"), f.Elapsed.Seconds(), f.Rate, s.rate(f))
+	for shard, sibling := range f.Shards[:shown(f.Shards)] {
+		b.WriteString(s.shard(shard, sibling.Bucket))
+	}
+	fmt.Fprintf(&b, "\n%s\n", s.ledger(f))
+	for i := range latest {
+		line := ""
+		if at := len(s.news) - latest + i; at >= 0 {
+			line = s.news[at]
+		}
+		fmt.Fprintf(&b, "%s\n", faint.Render(line))
+	}
+	// A line that were broken would not be erased.
+	text := lipgloss.NewStyle().MaxWidth(s.columns).Render(strings.TrimSuffix(b.String(), "\n")) + "\n"
+	s.drawn = strings.Count(text, "\n")
+	return text
+}
+
+// rate is how many uses a second were admitted since the frame before.
+func (s *Screen) rate(f Frame) float64 {
+	rate := float64(f.Admitted-s.admitted) / (f.Elapsed - s.at).Seconds()
+	s.admitted, s.at = f.Admitted, f.Elapsed
+	return rate
+}
+
+// shown is how many shards there are, created or not.
+func shown(shards []table.Sibling) int {
+	if shards[0].Bucket == nil {
+		return 0
+	}
+	return min(shards[0].Bucket.Count, len(shards))
+}
+
+// width is that of a bar, characters.
+const width = 32
+
+// shard is a line of one shard: what it holds of all that was sold, and how much
+// of its write meter is left.
+func (s *Screen) shard(index int, b *table.Bucket) string {
+	if b == nil {
+		return fmt.Sprintf("shard %2d  %s\n", index, faint.Render("not used yet"))
+	}
+	l, meter := b.Limit(limit), b.Limit(quota.WriteMeter)
+	held := float64(l.Balance) / float64(s.config.Quota*1000)
+	bar := strings.Repeat("█", int(held*width+0.999))
+	return fmt.Sprintf("shard %2d  %8s  %s%s  grant 1/%-2d  %s writes\n", index, table.Tokens(l.Balance), spent.Render(bar),
+		faint.Render(strings.Repeat("·", max(0, width-len([]rune(bar))))), *l.Grant, table.Tokens(meter.Consumed))
+}
+
+// ledger is what became of all that was sold.
+func (s *Screen) ledger(f Frame) string {
+	return fmt.Sprintf("sold %d = used %s + held %s    rejected %d    counted %s, %d writes to go",
+		s.config.Quota, table.Tokens(f.Consumed), table.Tokens(f.Ledger.Held), f.Rejected, table.Tokens(f.Counted), f.Pending)
+}
+
+// line is a frame where nothing can be drawn over.
+func (s *Screen) line(f Frame) string {
+	text := ""
+	for _, news := range s.news {
+		text += "        " + news + "\n"
+	}
+	s.news = nil
+	if f.Elapsed-s.told >= time.Second {
+		s.told = f.Elapsed
+		text += fmt.Sprintf("%5.1f s %2d shards, asks %5.0f/s, gets %5.0f/s: %s\n", f.Elapsed.Seconds(), shown(f.Shards), f.Rate, s.rate(f), s.ledger(f))
+	}
+	return text
+}
+
+func (s *Screen) summary(f Frame) string {
+	var b strings.Builder
+	for shard, sibling := range f.Shards[:shown(f.Shards)] {
+		b.WriteString(s.shard(shard, sibling.Bucket))
+	}
+	verdict := good.Render("the ledger closes")
+	if f.Unsound() != nil {
+		verdict = bad.Render(f.Unsound().Error())
+	}
+	fmt.Fprintf(&b, "\nsold      %9d\nadmitted  %9d\nheld      %9s\ncounted   %9s  by the aggregator, each use once\nrejected  %9d\n\n%s in %.1f s: %d shards, conserved: %v\n",
+		s.config.Quota, f.Admitted, table.Tokens(f.Ledger.Held), table.Tokens(f.Counted), f.Rejected, verdict, f.Elapsed.Seconds(), shown(f.Shards), f.Ledger.Conserved)
+	return b.String()
+}
+
+// Unsound says what of the last frame is wrong, nil for nothing.
+func (f Frame) Unsound() error {
+	switch sold := f.Ledger.Capacity; {
+	case !f.Ledger.Conserved:
+		return fmt.Errorf("granted %s and grantable %s are not the %s that were sold", table.Tokens(f.Ledger.Granted), table.Tokens(f.Ledger.Grantable), table.Tokens(sold))
+	case f.Ledger.Grantable == 0 && 1000*f.Admitted+f.Ledger.Held != sold:
+		return fmt.Errorf("admitted %d and held %s are not the %s that were sold", f.Admitted, table.Tokens(f.Ledger.Held), table.Tokens(sold))
+	case f.Counted != 1000*f.Admitted:
+		return fmt.Errorf("counted %s of %d that were admitted", table.Tokens(f.Counted), f.Admitted)
+	}
+	return nil
+}
