@@ -49,13 +49,13 @@ func (a *asking) found(ctx context.Context) error {
 // first is shard 0 of a group that has none. Where other shards outlived it, it
 // is one of them, and gets of a quota only what none of them was granted.
 func (a *asking) first(ctx context.Context, h holding) (*table.Bucket, error) {
-	siblings, err := a.orphans(ctx)
+	siblings, count, err := a.orphans(ctx)
 	if err != nil {
 		return nil, err
 	}
-	count, now := 1, a.millis()
+	now := a.millis()
 	for _, sibling := range siblings {
-		count, now = max(count, sibling.Count), max(now, sibling.Refilled)
+		now = max(now, sibling.Refilled)
 	}
 	item, err := h.dressed(a.bare(count, now), a.now)
 	if err != nil {
@@ -92,34 +92,40 @@ func (a *asking) bare(count int, now int64) table.Item {
 	return item
 }
 
-// orphans are the shards of a group that has no shard 0: it expired before them.
-func (a *asking) orphans(ctx context.Context) ([]*quota.Bucket, error) {
+// orphans are the shards of a group that has no shard 0, since it expired before
+// them, and their count: the highest that one of them knows. Those that lag are
+// raised to it before they are read, as beside a shard 0 (docs/adr/0002).
+func (a *asking) orphans(ctx context.Context) (siblings []*quota.Bucket, count int, err error) {
 	keys, err := a.table.Find(ctx, table.Scope(a.key.Group))
 	if err != nil || len(keys) == 0 {
-		return nil, err
+		return nil, 1, err
 	}
-	var at []table.ItemKey
+	count = 1
 	for _, key := range keys {
-		at = append(at, table.ItemKey{PK: key.PK(), SK: table.StateSK})
-	}
-	items, err := a.table.Items(ctx, at)
-	if err != nil {
-		return nil, err
-	}
-	var orphans []*quota.Bucket
-	for _, item := range items {
-		if item == nil {
-			continue
+		for key.Shard >= count && count < quota.MaxShards {
+			count *= 2
 		}
-		b, err := table.DecodeBucket(item)
+	}
+	for range attempts {
+		family, err := a.table.RaiseAndRead(ctx, a.key.Group, count, a.millis())
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
-		if b.Shard != 0 {
-			orphans = append(orphans, &b.Bucket)
+		highest := count
+		for _, sibling := range family {
+			if sibling.Broken != nil {
+				return nil, 0, sibling.Broken
+			}
+			if sibling.Bucket != nil {
+				highest = max(highest, sibling.Bucket.Count)
+			}
 		}
+		if highest == count {
+			return table.Buckets(family), count, nil
+		}
+		count = highest
 	}
-	return orphans, nil
+	return nil, 0, errContended
 }
 
 // leave leaves to shards what they were granted of shard 0's part, and has it

@@ -49,7 +49,8 @@ func (l *Lease) Taken() Amounts {
 // and a quota's only in the period in which it was taken.
 //
 // Where it fails with an error that wraps table.ErrRetry, some of it may have
-// been settled; it is not tried again by itself.
+// been settled; it is not tried again by itself. What it may have given back
+// counts as given back.
 func (l *Lease) Adjust(ctx context.Context, used Amounts) error {
 	demand := quota.Demand{}
 	for name, amount := range used {
@@ -75,7 +76,8 @@ func (l *Lease) Adjust(ctx context.Context, used Amounts) error {
 }
 
 // Release gives everything back that the lease holds: the use did not happen.
-// It can be tried again where it failed.
+// Where it failed it can be tried again. What it may have given back by then,
+// since the error wraps table.ErrRetry, it does not give back again.
 func (l *Lease) Release(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,15 +141,22 @@ func (l *Limiter) settle(ctx context.Context, p *part, used quota.Demand) error 
 			return fmt.Errorf("%w: %.80s on %s", ErrUndefined, name, p.key.Resource)
 		}
 	}
-	now, b := l.now().UnixMilli(), taken
+	b, err := table.DecodeBucket(p.latest)
+	if err != nil {
+		return fmt.Errorf("shard %d: %w", p.key.Shard, err)
+	}
+	now := l.now().UnixMilli()
 	for attempt := range attempts {
 		corrections := p.corrections(b, taken, used, now, attempt == attempts-1)
 		settled, err := l.table.Settle(ctx, b, corrections)
 		if err != nil {
+			if errors.Is(err, table.ErrRetry) {
+				p.settled(givenBack(used), p.latest)
+			}
 			return err
 		}
 		if settled.Applied {
-			p.settled(used)
+			p.settled(used, settled.Item)
 			return nil
 		}
 		if b, err = settled.Bucket(); b == nil || err != nil {
@@ -155,6 +164,14 @@ func (l *Limiter) settle(ctx context.Context, p *part, used quota.Demand) error 
 		}
 	}
 	return errContended
+}
+
+// givenBack is what may have been given back where the answer did not arrive. It
+// is not given back again: a second time it would be others' tokens.
+func givenBack(used quota.Demand) quota.Demand {
+	back := maps.Clone(used)
+	maps.DeleteFunc(back, func(_ string, amount int64) bool { return amount > 0 })
+	return back
 }
 
 // corrections are those of a part's bucket. The last attempt lifts nothing, and
@@ -174,8 +191,8 @@ func (p *part) corrections(b, taken *table.Bucket, used quota.Demand, now int64,
 }
 
 // settled keeps what the part holds now.
-func (p *part) settled(used quota.Demand) {
-	p.demand = maps.Clone(p.demand)
+func (p *part) settled(used quota.Demand, latest table.Item) {
+	p.latest, p.demand = latest, maps.Clone(p.demand)
 	for name, amount := range used {
 		p.demand[name] += amount
 	}

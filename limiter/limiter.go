@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"time"
@@ -48,6 +49,8 @@ type settings struct {
 	now         func() time.Time
 	unreachable Unreachable
 	draws       int
+	pickOf      func(n int) int // draws one of n shards
+	atOnce      int             // how many requests of one call are made at once
 	remember    int
 	keep        time.Duration
 	name        string // of the namespace
@@ -90,6 +93,13 @@ func Draws(n int) Option { return func(s *settings) { s.draws = n } }
 // Clock has the Limiter ask for the time there instead of the system.
 func Clock(now func() time.Time) Option { return func(s *settings) { s.now = now } }
 
+// Repeatable has a Limiter do the same wherever it is told the same: it draws
+// shards by what pick returns, a number from 0 to n-1, and makes one request at a
+// time. It is for tests and simulations.
+func Repeatable(pick func(n int) int) Option {
+	return func(s *settings) { s.pickOf, s.atOnce = pick, 1 }
+}
+
 // ConfigCache is how long what is stored of limits is kept; a minute unless
 // told. Buckets carry their limits: only what has no bucket yet looks here.
 func ConfigCache(keep time.Duration) Option { return func(s *settings) { s.keep = keep } }
@@ -98,10 +108,17 @@ func ConfigCache(keep time.Duration) Option { return func(s *settings) { s.keep 
 // Limiter remembers.
 const remembered = 100_000
 
+// requestsAtOnce bounds how many shards are told of a window at once, and how
+// many groups a change is brought to.
+const requestsAtOnce = 8
+
 // New returns a Limiter over a table. It looks the namespace up, unless its id
 // is given.
 func New(ctx context.Context, t table.Client, options ...Option) (*Limiter, error) {
-	s := settings{now: time.Now, draws: 1, remember: remembered, keep: time.Minute, name: DefaultNamespace}
+	s := settings{
+		now: time.Now, draws: 1, pickOf: rand.IntN, atOnce: requestsAtOnce,
+		remember: remembered, keep: time.Minute, name: DefaultNamespace,
+	}
 	for _, option := range options {
 		option(&s)
 	}

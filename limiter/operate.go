@@ -237,9 +237,6 @@ func count(item table.Item, name string, more bool) {
 	}
 }
 
-// spreaders bounds how many groups a change is brought to at once.
-const spreaders = 8
-
 // spread brings what holds now to all buckets in a scope. It looks for them
 // twice: a bucket that was being made meanwhile is found the second time, and
 // its maker looks for itself.
@@ -251,7 +248,7 @@ func (l *Limiter) spread(ctx context.Context, scope table.Scope) error {
 			return err
 		}
 		groups, ctx := errgroup.WithContext(ctx)
-		groups.SetLimit(spreaders)
+		groups.SetLimit(l.atOnce)
 		for _, key := range keys {
 			if done[key.Group] {
 				continue

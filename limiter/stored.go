@@ -93,13 +93,18 @@ func configLimit(item table.Item, prefix, name string) (Limit, error) {
 	if err == nil {
 		var resets quota.Resets
 		resets, err = quota.ParseResets(item.Text(at(table.FieldResets)), l.Zone)
-		l.Schedule, l.Resets = schedule.Entries(), resets.Crons()
+		if l.Schedule = schedule.Entries(); len(l.Schedule) == 0 {
+			l.Schedule = nil
+		}
+		if l.Resets = resets.Crons(); len(l.Resets) == 0 {
+			l.Resets = nil
+		}
 	}
 	if err != nil {
 		return Limit{}, fmt.Errorf("%w %.80q as stored: %w", ErrLimit, name, err)
 	}
 	if len(l.Schedule)+len(l.Resets) == 0 {
-		l.Zone, l.Schedule, l.Resets = "", nil, nil
+		l.Zone = ""
 	}
 	if l.isQuota() {
 		l.Period = 0

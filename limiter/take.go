@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"time"
 
 	"github.com/shardquota/shardquota/quota"
@@ -22,6 +21,7 @@ type sighting struct {
 type part struct {
 	key      table.Key
 	item     table.Item // as the use left it
+	latest   table.Item // as the last settlement left it
 	demand   quota.Demand
 	bypassed bool // nothing was taken off balances
 }
@@ -91,7 +91,7 @@ func (l *Limiter) pick(group table.Group, asked uint32) (shard int, ok bool) {
 	if n == 0 {
 		return 0, false
 	}
-	return free[rand.IntN(n)], true
+	return free[l.pickOf(n)], true
 }
 
 // learn remembers a group's shard count. Only shard 0 can tell that it is lower
@@ -131,6 +131,7 @@ func (l *Limiter) ask(ctx context.Context, key table.Key, demand quota.Demand, p
 	}
 	taken, err := a.take(ctx)
 	for attempt := 0; err == nil && !taken.Applied && attempt < attempts; attempt++ {
+		a.now = l.now()
 		taken, err = a.prepare(ctx, taken.Item)
 	}
 	switch {
@@ -139,11 +140,8 @@ func (l *Limiter) ask(ctx context.Context, key table.Key, demand quota.Demand, p
 	case !taken.Applied:
 		return nil, errContended
 	}
-	if count, err := taken.Item.ShardCount(); err == nil {
-		l.learn(key, count)
-	}
 	a.meet(ctx, taken.Item)
-	return &part{key: key, item: taken.Item, demand: a.demand, bypassed: a.bypassed}, nil
+	return &part{key: key, item: taken.Item, latest: taken.Item, demand: a.demand, bypassed: a.bypassed}, nil
 }
 
 // narrow leaves out of what a parent is asked for what it is known not to have.
@@ -162,7 +160,24 @@ func (a *asking) narrow() error {
 
 // take is the fast path: one update, and no look at the item before.
 func (a *asking) take(ctx context.Context) (table.Taken, error) {
-	return a.table.Take(ctx, a.key, table.Take{Amounts: a.demand, Now: a.millis()})
+	taken, err := a.table.Take(ctx, a.key, table.Take{Amounts: a.demand, Now: a.millis()})
+	if taken.Item != nil {
+		a.hear(taken.Item)
+	}
+	return taken, err
+}
+
+// hear remembers what an item says of the shard count.
+func (a *asking) hear(item table.Item) {
+	if count, err := item.ShardCount(); err == nil {
+		a.learn(a.key, count)
+	}
+}
+
+// takeHot takes though the write meter is spent: the bucket was passed just now
+// by someone else, who looks after the heat.
+func (a *asking) takeHot(ctx context.Context) (table.Taken, error) {
+	return a.table.Take(ctx, a.key, table.Take{Amounts: a.demand, Now: a.millis(), Hot: true})
 }
 
 // prepare does what an item calls for that did not give at once, and asks again
@@ -178,7 +193,6 @@ func (a *asking) prepare(ctx context.Context, item table.Item) (table.Taken, err
 	if err != nil {
 		return table.Taken{}, fmt.Errorf("shard %d: %w", a.key.Shard, err)
 	}
-	a.learn(a.key, b.Count)
 	if b.Disabled {
 		return table.Taken{}, ErrDisabled
 	}
@@ -202,8 +216,9 @@ func (a *asking) use(ctx context.Context, b *table.Bucket, use *quota.Use) (tabl
 		return table.Taken{}, err
 	}
 	if !taken.Applied {
-		return a.take(ctx)
+		return a.takeHot(ctx)
 	}
+	a.hear(taken.Item) // before it is doubled
 	a.bypassed = a.millis() < b.Bypass
 	a.tell(ctx, opened(b, use.Changes), b.Count)
 	a.double(ctx, b)

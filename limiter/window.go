@@ -20,15 +20,12 @@ func opened(b *table.Bucket, changes []quota.Change) []table.Opened {
 	return windows
 }
 
-// tellers bounds how many shards are told at once.
-const tellers = 8
-
 // tell tells the other shards of windows that were opened on the asked one: the
 // start alone, no tokens. A shard that is not told opens a window of its own
 // when it is used next, so that what fails here is let be.
 func (a *asking) tell(ctx context.Context, windows []table.Opened, count int) {
 	var group errgroup.Group
-	group.SetLimit(tellers)
+	group.SetLimit(a.atOnce)
 	for _, window := range windows {
 		for shard := range count {
 			if shard == a.key.Shard {

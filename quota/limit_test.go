@@ -57,8 +57,10 @@ func shardOf(shard, count int, refilled int64, limits ...Limit) *Bucket {
 	return &Bucket{Shard: shard, Count: count, Refilled: refilled, Limits: limits}
 }
 
-func with(l Limit, change func(*Limit)) Limit {
-	change(&l)
+func with(l Limit, changes ...func(*Limit)) Limit {
+	for _, change := range changes {
+		change(&l)
+	}
 	return l
 }
 

@@ -20,6 +20,9 @@ func show(p *Pass) string {
 	if p.Valid != nil {
 		parts = append(parts, fmt.Sprintf("vu %+d", *p.Valid-day))
 	}
+	if p.Unbound {
+		parts = append(parts, "vu gone")
+	}
 	parts = append(parts, "|")
 	for _, c := range p.Changes {
 		text := c.String()
@@ -32,12 +35,22 @@ func show(p *Pass) string {
 		if c.Roll != nil {
 			text += fmt.Sprintf(" ws=%+d", *c.Roll-day)
 		}
+		if c.Open != nil {
+			text += " opens " + showOpen(c.Open)
+		}
 		if c.Max != nil {
 			text += fmt.Sprintf(" <=%d", *c.Max)
 		}
 		parts = append(parts, text)
 	}
 	return strings.Join(parts, " ")
+}
+
+func showOpen(o *Open) string {
+	if o.Over == nil {
+		return fmt.Sprintf("%+d", o.Start-day)
+	}
+	return fmt.Sprintf("%+d over %+d", o.Start-day, *o.Over-day)
 }
 
 func TestPlanPass(t *testing.T) {

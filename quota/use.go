@@ -56,6 +56,7 @@ func PlanUse(b *Bucket, demand Demand, now int64) (*Use, []Shortage, error) {
 		return nil, nil, err
 	}
 	pass.open(b, opened)
+	pass.forgive()
 	pass.revalidate(opened, ceilings, at)
 	use := &Use{Pass: pass}
 	after := opened.clone()
@@ -69,6 +70,16 @@ func PlanUse(b *Bucket, demand Demand, now int64) (*Use, []Shortage, error) {
 	}
 	pass.dropIdle()
 	return use, nil, nil
+}
+
+// forgive brings a write meter that is in debt to nothing. Who writes hot takes
+// no heed of it, and it is not to slow uses down for long after the heat.
+func (p *Pass) forgive() {
+	for i := range p.Changes {
+		if change := &p.Changes[i]; change.Limit == WriteMeter && change.Read+change.Delta < 0 {
+			change.Delta, change.Max = -change.Read, new(change.Read)
+		}
+	}
 }
 
 // takes reports why a demand cannot be one on the bucket.
@@ -163,8 +174,11 @@ func (u *Use) take(stored, after *Bucket, demand Demand, now int64) (have []Shor
 		case now < stored.Bypass:
 			take.Debit = 0
 		case now >= limit.Soft:
+			s := u.shortage(stored, after, i, amount, now)
+			if have = append(have, s); s.Short() {
+				continue
+			}
 			take.Least = new(amount - u.Changes[i].Delta)
-			have = append(have, u.shortage(stored, after, i, amount, now))
 		}
 		if limit.Consumed > MaxAmount-take.Consumed || limit.Balance < take.Debit-MaxAmount {
 			return nil, fmt.Errorf("%w: limit %s", ErrAmount, limit.Name)

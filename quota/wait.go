@@ -50,16 +50,16 @@ const (
 // Where a schedule turns thousands of times before the amount is there, the
 // time is how far the search came.
 func (b *Bucket) admits(l *Limit, amount, now int64) (at int64, ok bool) {
-	if amount > max(l.Balance, Share(l.Schedule.most(l.Base), b.Count)) {
-		return 0, false
-	}
-	start := b.useTime(now)
+	start, most := b.useTime(now), Share(l.Schedule.most(l.Base), b.Count)
 	from := start
 	for range maxStretches {
 		if b.gives(l, amount, from) {
 			return from, true
 		}
-		turn, turns := l.nextTurn(b.Refilled, from)
+		if kept := l.IsQuota() && l.Current(b.Refilled, from); amount > most && (!kept || l.Balance < amount) {
+			return 0, false
+		}
+		turn, turns := l.nextTurn(amount, b.Refilled, from)
 		if at, drips := b.dripsTo(l, amount, from); drips && (!turns || at < turn) {
 			return at, true
 		}
@@ -78,20 +78,26 @@ func (b *Bucket) gives(l *Limit, amount, at int64) bool {
 	return err == nil && l.Balance+change.Delta >= amount
 }
 
-// nextTurn is the first instant after from at which a limit of a bucket that
-// was last refilled at some time changes by more than dripping: in its
-// parameters, or by a restore that becomes due.
-func (l *Limit) nextTurn(refilled, from int64) (turn int64, ok bool) {
+// nextTurn is the first instant after from at which a limit that does not give
+// an amount may do so without dripping: its parameters change, or a restore
+// becomes due. refilled is the time of the bucket's last pass.
+func (l *Limit) nextTurn(amount, refilled, from int64) (turn int64, ok bool) {
 	var restore int64
-	var restored bool
+	var restores, rolls bool
 	switch kind := l.Kind(); {
 	case kind == Calendar && !l.resetDue(refilled, from):
-		restore, restored = l.Resets.Next(from)
+		restore, restores = l.Resets.Next(from)
 	case kind == Session && l.Window.live(from):
-		restore, restored = l.Window.end(from), true
+		restore, restores = l.Window.end(from), true
+		rolls = l.Window.pending(refilled)
+	default:
+		return l.Schedule.NextChange(from)
+	}
+	if l.Balance < amount && !rolls {
+		return restore, restores // no parameter lifts a quota
 	}
 	turn, ok = l.Schedule.NextChange(from)
-	if restored && (!ok || restore < turn) {
+	if restores && (!ok || restore < turn) {
 		return restore, true
 	}
 	return turn, ok

@@ -27,7 +27,7 @@ type Client interface {
 	// Take MUST charge a bucket in one atomic write, without reading anything
 	// first, if and only if the bucket exists, is not disabled, has an expiry
 	// after Now or none, a valid-until after Now or none, a write left on its
-	// write meter, and of every limit that is enforced at Now (it is not soft
+	// write meter or the take is Hot, and of every limit that is enforced at Now (it is not soft
 	// then) at least the amount. Amounts come off the balances and onto the
 	// totals consumed; the write meter is charged one write. Otherwise it MUST
 	// change nothing and return the item as it is. Of a limit that the bucket
@@ -45,7 +45,7 @@ type Client interface {
 	// Settle MUST make all corrections in one atomic update if and only if the
 	// bucket exists and, where one of them lifts a balance, the time of the last
 	// pass, the shard count, the valid-until and, where the bucket is Retermed,
-	// the terms are as read, and no lifted balance is above the correction's Max.
+	// the terms are as read, and no balance is above its correction's Max.
 	Settle(ctx context.Context, bucket *Bucket, corrections []quota.Correction) (Taken, error)
 
 	// Tell MUST store the start of a session window and its length on a shard,
@@ -84,6 +84,7 @@ type Client interface {
 type Take struct {
 	Amounts map[string]int64 // millitokens by limit name, none negative
 	Now     int64            // epoch ms
+	Hot     bool             // the write meter may go into debt: someone else has just looked after the heat
 }
 
 // Sound reports what no take can ask for: an amount below 0 or beyond

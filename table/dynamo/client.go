@@ -79,7 +79,11 @@ func takeExpression(take table.Take) *expression {
 	e.require(either(e.absent(table.AttrDisabled), e.name(table.AttrDisabled)+" = "+e.value(&types.AttributeValueMemberBOOL{})))
 	e.require(either(e.absent(table.AttrTTL), e.name(table.AttrTTL)+" > "+e.number(take.Now/1000)))
 	e.require(either(e.absent(table.AttrValid), after(table.AttrValid)))
-	e.require(e.atLeast(table.Attr(quota.WriteMeter, table.FieldBalance), quota.WriteCost))
+	if meter := table.Attr(quota.WriteMeter, table.FieldBalance); take.Hot {
+		e.require(e.exists(meter))
+	} else {
+		e.require(e.atLeast(meter, quota.WriteCost))
+	}
 	for _, limit := range slices.Sorted(maps.Keys(take.Amounts)) {
 		amount, balance := take.Amounts[limit], table.Attr(limit, table.FieldBalance)
 		// A soft limit admits whatever its balance, but not where it has none: an
@@ -103,9 +107,23 @@ func (e *expression) charge(limit string, consumed, balance int64) {
 
 // Use implements table.Client.
 func (c *Client) Use(ctx context.Context, bucket *table.Bucket, use *quota.Use, expires int64) (table.Taken, error) {
-	e := passExpression(bucket, debited(use))
+	return c.charge(ctx, "use", bucket.Key, useExpression(bucket, use, expires))
+}
+
+// useExpression is a pass and the takes in one. An update can add to an
+// attribute only once, so that what is taken off a balance that the pass changes
+// goes with the change.
+func useExpression(bucket *table.Bucket, use *quota.Use, expires int64) *expression {
+	debits := map[string]int64{}
 	for _, take := range use.Takes {
-		e.addNumber(table.Attr(take.Limit, table.FieldConsumed), take.Consumed)
+		debits[take.Limit] = take.Debit
+	}
+	e := passExpression(bucket, use.Pass, debits)
+	for _, change := range use.Changes {
+		delete(debits, change.Limit)
+	}
+	for _, take := range use.Takes {
+		e.charge(take.Limit, take.Consumed, -debits[take.Limit])
 		if take.Least != nil {
 			e.require(e.atLeast(table.Attr(take.Limit, table.FieldBalance), *take.Least))
 		}
@@ -114,23 +132,7 @@ func (c *Client) Use(ctx context.Context, bucket *table.Bucket, use *quota.Use, 
 		e.require(e.exists(table.AttrTTL))
 		e.setNumber(table.AttrTTL, expires)
 	}
-	return c.charge(ctx, "use", bucket.Key, e)
-}
-
-// debited is a use's pass with its takes off the balances: an update can add to
-// an attribute only once.
-func debited(use *quota.Use) *quota.Pass {
-	pass := *use.Pass
-	pass.Changes = slices.Clone(pass.Changes)
-	for _, take := range use.Takes {
-		i := slices.IndexFunc(pass.Changes, func(c quota.Change) bool { return c.Limit == take.Limit })
-		if i < 0 {
-			pass.Changes = append(pass.Changes, quota.Change{Limit: take.Limit})
-			i = len(pass.Changes) - 1
-		}
-		pass.Changes[i].Delta -= take.Debit
-	}
-	return &pass
+	return e
 }
 
 // Settle implements table.Client.

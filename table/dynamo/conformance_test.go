@@ -17,6 +17,16 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t testing.TB) (table.Store, storetest.Raw) { return open(t, client) })
 }
 
+func TestClientConformance(t *testing.T) {
+	client := dynoxide.Client(t)
+	storetest.RunClient(t, func(t testing.TB) (table.Client, storetest.Raw) { return openClient(t, client) })
+}
+
+func openClient(t testing.TB, client *dynamodb.Client) (*dynamo.Client, raw) {
+	name := dynoxide.NewTable(t, client)
+	return dynamo.NewClient(client, name), raw{client, name}
+}
+
 func open(t testing.TB, client *dynamodb.Client) (*dynamo.Store, raw) {
 	name := dynoxide.NewTable(t, client)
 	return dynamo.New(client, name), raw{client, name}

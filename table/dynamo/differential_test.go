@@ -51,10 +51,10 @@ func TestSameAsMemory(t *testing.T) {
 
 // unrecognised opens tables whose transactions the service never takes for
 // retries.
-func unrecognised(client *dynamodb.Client) storetest.Open {
-	return func(t testing.TB) (table.Store, storetest.Raw) {
-		name := dynoxide.NewTable(t, client)
-		return dynamo.New(tokenless{client}, name), raw{client, name}
+func unrecognised(client *dynamodb.Client) storetest.OpenClient {
+	return func(t testing.TB) (table.Client, storetest.Raw) {
+		name := dynoxide.NewTable(t, client, streamless)
+		return dynamo.NewClient(tokenless{client}, name), raw{client, name}
 	}
 }
 
@@ -68,9 +68,9 @@ func (c tokenless) TransactWriteItems(ctx context.Context, input *dynamodb.Trans
 	return c.Client.TransactWriteItems(ctx, &other, options...)
 }
 
-func inMemory(testing.TB) (table.Store, storetest.Raw) {
+func inMemory(testing.TB) (table.Client, storetest.Raw) {
 	store := memory.New()
-	return store, memoryRaw{store}
+	return store.Client(), memoryRaw{store}
 }
 
 type memoryRaw struct{ store *memory.Store }
@@ -83,5 +83,6 @@ func (r memoryRaw) Items(testing.TB) []table.Item              { return r.store.
 // An equal transaction that the service does not recognise any more, as after
 // ten minutes, is refused by the shard that it made, which says as much.
 func TestCreateRecognisesItselfWithoutToken(t *testing.T) {
-	storetest.RunCreate(t, unrecognised(dynoxide.Client(t)))
+	open := unrecognised(dynoxide.Client(t))
+	storetest.RunCreate(t, func(t testing.TB) (table.Store, storetest.Raw) { return open(t) })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,9 @@ type fake struct {
 	updateItem func(context.Context, *dynamodb.UpdateItemInput) (*dynamodb.UpdateItemOutput, error)
 	batchGet   func(*dynamodb.BatchGetItemInput) (*dynamodb.BatchGetItemOutput, error)
 	transact   func(*dynamodb.TransactWriteItemsInput) (*dynamodb.TransactWriteItemsOutput, error)
+	putItem    func(*dynamodb.PutItemInput) (*dynamodb.PutItemOutput, error)
+	deleteItem func(*dynamodb.DeleteItemInput) (*dynamodb.DeleteItemOutput, error)
+	query      func(*dynamodb.QueryInput) (*dynamodb.QueryOutput, error)
 }
 
 func (f fake) GetItem(_ context.Context, input *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
@@ -46,6 +50,18 @@ func (f fake) BatchGetItem(_ context.Context, input *dynamodb.BatchGetItemInput,
 
 func (f fake) TransactWriteItems(_ context.Context, input *dynamodb.TransactWriteItemsInput, _ ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error) {
 	return f.transact(input)
+}
+
+func (f fake) PutItem(_ context.Context, input *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	return f.putItem(input)
+}
+
+func (f fake) DeleteItem(_ context.Context, input *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+	return f.deleteItem(input)
+}
+
+func (f fake) Query(_ context.Context, input *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	return f.query(input)
 }
 
 // roundTrip is an HTTP client made of a function.
@@ -92,6 +108,8 @@ func bucket(shard, count int, balance string) table.Item {
 		"b_calls_tk": table.N(balance), "b_calls_cp": table.N("8000"), "b_calls_ra": table.N("0"),
 		"b_calls_rp": table.N("1000"), "b_calls_tc": table.N("0"), "b_calls_rsa": table.N("7200"),
 		"b_calls_ws": table.N("1796086700000"), "b_calls_wa": table.N("1796086700000"),
+		"b_wcu_tk": table.N("1000000"), "b_wcu_tc": table.N("0"), "b_wcu_cp": table.N("1000000"),
+		"b_wcu_ra": table.N("1000000"), "b_wcu_rp": table.N("1000"),
 	}, Bucket: quota.Bucket{Shard: shard, Count: count, Refilled: now - 1000}}
 	b.Fill()
 	return b.Item
@@ -105,12 +123,11 @@ func decode(item table.Item) *table.Bucket {
 	return b
 }
 
-// call is one operation of a Store that changes something, over the table that
-// seed makes.
+// call is one operation of a Client, over the table that seed makes.
 type call struct {
 	name      string
 	operation string // the service's name for the request
-	do        func(context.Context, *dynamo.Store) (any, error)
+	do        func(context.Context, *dynamo.Client) (any, error)
 }
 
 // source is one run of shard 0's records.
@@ -153,21 +170,23 @@ func creation() table.Creation {
 	}}}
 }
 
-var calls = []call{
-	{"read bucket", "GetItem", func(ctx context.Context, s *dynamo.Store) (any, error) { return s.Read(ctx, group.At(0)) }},
-	{"add usage", "UpdateItem", func(ctx context.Context, s *dynamo.Store) (any, error) { return s.AddUsage(ctx, usage()) }},
-	{"write pass", "UpdateItem", func(ctx context.Context, s *dynamo.Store) (any, error) {
+var calls = slices.Concat(storeCalls, clientCalls)
+
+var storeCalls = []call{
+	{"read bucket", "GetItem", func(ctx context.Context, s *dynamo.Client) (any, error) { return s.Read(ctx, group.At(0)) }},
+	{"add usage", "UpdateItem", func(ctx context.Context, s *dynamo.Client) (any, error) { return s.AddUsage(ctx, usage()) }},
+	{"write pass", "UpdateItem", func(ctx context.Context, s *dynamo.Client) (any, error) {
 		b, pass := drip()
 		return s.Pass(ctx, b, pass)
 	}},
-	{"double", "UpdateItem", func(ctx context.Context, s *dynamo.Store) (any, error) { return s.Double(ctx, group, 4) }},
-	{"read siblings", "BatchGetItem", func(ctx context.Context, s *dynamo.Store) (any, error) {
+	{"double", "UpdateItem", func(ctx context.Context, s *dynamo.Client) (any, error) { return s.Double(ctx, group, 4) }},
+	{"read siblings", "BatchGetItem", func(ctx context.Context, s *dynamo.Client) (any, error) {
 		return s.RaiseAndRead(ctx, group, 4, now)
 	}},
-	{"create shard 2", "TransactWriteItems", func(ctx context.Context, s *dynamo.Store) (any, error) {
+	{"create shard 2", "TransactWriteItems", func(ctx context.Context, s *dynamo.Client) (any, error) {
 		return s.Create(ctx, creation())
 	}},
-	{"freeze shard 0", "UpdateItem", func(ctx context.Context, s *dynamo.Store) (any, error) {
+	{"freeze shard 0", "UpdateItem", func(ctx context.Context, s *dynamo.Client) (any, error) {
 		return nil, s.Freeze(ctx, group.At(0), []quota.Freeze{{Limit: "calls", Grant: 2}})
 	}},
 }

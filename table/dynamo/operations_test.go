@@ -17,7 +17,7 @@ import (
 
 // permissions is a client that notes which IAM actions its calls need.
 type permissions struct {
-	dynamo.API
+	dynamo.ClientAPI
 	mu   sync.Mutex
 	used map[string]bool
 }
@@ -32,17 +32,32 @@ func (p *permissions) use(actions ...string) {
 
 func (p *permissions) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
 	p.use("GetItem")
-	return p.API.GetItem(ctx, in, o...)
+	return p.ClientAPI.GetItem(ctx, in, o...)
 }
 
 func (p *permissions) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
 	p.use("BatchGetItem")
-	return p.API.BatchGetItem(ctx, in, o...)
+	return p.ClientAPI.BatchGetItem(ctx, in, o...)
 }
 
 func (p *permissions) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
 	p.use("UpdateItem")
-	return p.API.UpdateItem(ctx, in, o...)
+	return p.ClientAPI.UpdateItem(ctx, in, o...)
+}
+
+func (p *permissions) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
+	p.use("PutItem")
+	return p.ClientAPI.PutItem(ctx, in, o...)
+}
+
+func (p *permissions) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, o ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+	p.use("DeleteItem")
+	return p.ClientAPI.DeleteItem(ctx, in, o...)
+}
+
+func (p *permissions) Query(ctx context.Context, in *dynamodb.QueryInput, o ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
+	p.use("Query")
+	return p.ClientAPI.Query(ctx, in, o...)
 }
 
 // A transaction needs the actions of its parts.
@@ -56,14 +71,14 @@ func (p *permissions) TransactWriteItems(ctx context.Context, in *dynamodb.Trans
 			}
 		}
 	}
-	return p.API.TransactWriteItems(ctx, in, o...)
+	return p.ClientAPI.TransactWriteItems(ctx, in, o...)
 }
 
 // What a Store declares that it needs, for the policy of the function, is what
 // it uses over the whole conformance suite: no more and no less.
 func TestOperations(t *testing.T) {
 	client := dynoxide.Client(t)
-	noted := &permissions{API: client, used: map[string]bool{}}
+	noted := &permissions{ClientAPI: client, used: map[string]bool{}}
 	t.Run("suite", func(t *testing.T) {
 		storetest.Run(t, func(t testing.TB) (table.Store, storetest.Raw) {
 			name := dynoxide.NewTable(t, client)
@@ -72,5 +87,25 @@ func TestOperations(t *testing.T) {
 	})
 	if used := slices.Sorted(maps.Keys(noted.used)); !slices.Equal(used, dynamo.Operations) {
 		t.Errorf("declared %v, used %v", dynamo.Operations, used)
+	}
+}
+
+// What a Client declares likewise, over the suites of both.
+func TestClientOperations(t *testing.T) {
+	client := dynoxide.Client(t)
+	noted := &permissions{ClientAPI: client, used: map[string]bool{}}
+	opened := func(t testing.TB) (table.Client, storetest.Raw) {
+		name := dynoxide.NewTable(t, client, streamless)
+		return dynamo.NewClient(noted, name), raw{client, name}
+	}
+	t.Run("store", func(t *testing.T) {
+		storetest.RunCreate(t, func(t testing.TB) (table.Store, storetest.Raw) { return opened(t) })
+	})
+	t.Run("client", func(t *testing.T) { storetest.RunClient(t, opened) })
+	for _, action := range []string{"GetItem"} { // the Store's own: TestOperations
+		noted.use(action)
+	}
+	if used := slices.Sorted(maps.Keys(noted.used)); !slices.Equal(used, dynamo.ClientOperations) {
+		t.Errorf("declared %v, used %v", dynamo.ClientOperations, used)
 	}
 }

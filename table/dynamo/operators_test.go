@@ -10,14 +10,9 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// maxOperators is how many operators and functions DynamoDB takes in a
-// condition. The local DynamoDB of the tests does not count them.
-const maxOperators = 300
-
+// operator is one of the operators and functions of which DynamoDB takes so many
+// in a condition. The local DynamoDB of the tests does not count them.
 var operator = regexp.MustCompile(` AND | OR |<=|>=|=|<|>|attribute_|contains|if_not_exists`)
-
-// maxExpression is how long an expression may be, in bytes.
-const maxExpression = 4096
 
 // The widest condition of a pass: many limits, the valid-until at 0, one quota
 // restored exactly, no consumption yet, every balance raised.
@@ -49,7 +44,7 @@ func TestPassStaysBelowTheOperatorLimit(t *testing.T) {
 			t.Fatalf("pass %+v, %v", pass, err)
 		}
 		pass.Exact = true
-		condition := *passExpression(b, pass).condition()
+		condition := *passExpression(b, pass, nil).condition()
 		if n := len(operator.FindAllString(condition, -1)); n > maxOperators || n < limits {
 			t.Errorf("%d limits: %d operators in %s", limits, n, condition)
 		}

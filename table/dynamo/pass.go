@@ -16,7 +16,7 @@ import (
 // on the item says whose pass moved it; planning from the item that comes with
 // the refusal finds nothing left to do.
 func (s *Store) Pass(ctx context.Context, bucket *table.Bucket, pass *quota.Pass) (table.PassResult, error) {
-	stored, refused, err := s.update(ctx, "write pass", bucketKey(bucket.Key), passExpression(bucket, pass), types.ReturnValueNone)
+	stored, refused, err := s.update(ctx, "write pass", bucketKey(bucket.Key), passExpression(bucket, pass, nil), types.ReturnValueNone)
 	if err != nil {
 		return table.PassResult{}, err
 	}
@@ -39,7 +39,9 @@ func decodable(item table.Item) *table.Bucket {
 	return b
 }
 
-func passExpression(bucket *table.Bucket, pass *quota.Pass) *expression {
+// passExpression is the update that makes a pass and takes debits off the
+// balances that it changes, by limit name.
+func passExpression(bucket *table.Bucket, pass *quota.Pass, debits map[string]int64) *expression {
 	e := newExpression()
 	e.require(e.exists(table.AttrPK))
 	e.require(e.reads(table.AttrRefilled, pass.ExpectRefilled))
@@ -59,7 +61,7 @@ func passExpression(bucket *table.Bucket, pass *quota.Pass) *expression {
 		e.terms(bucket.PassTerms())
 	}
 	for _, change := range pass.Changes {
-		e.change(change, pass.Count)
+		e.change(change, change.Delta-debits[change.Limit], pass.Count)
 		if table.Holds(pass, change) {
 			e.require(e.is(table.Attr(change.Limit, table.FieldBalance), change.Read))
 			e.require(e.reads(table.Attr(change.Limit, table.FieldConsumed), bucket.Limit(change.Limit).Consumed))
@@ -76,11 +78,11 @@ func (e *expression) sameSchedule(read types.AttributeValue) string {
 	return e.name(table.AttrSchedule) + " = " + e.value(read)
 }
 
-// change adds what a pass does to one limit.
-func (e *expression) change(change quota.Change, count int) {
+// change adds what a pass does to one limit, with what is added to its balance.
+func (e *expression) change(change quota.Change, delta int64, count int) {
 	balance := table.Attr(change.Limit, table.FieldBalance)
-	if change.Delta != 0 {
-		e.addNumber(balance, change.Delta)
+	if delta != 0 {
+		e.addNumber(balance, delta)
 	}
 	if change.Restore {
 		e.setNumber(table.Attr(change.Limit, table.FieldGrant), int64(count))

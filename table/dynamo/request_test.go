@@ -69,6 +69,17 @@ func (r *recorder) client() fake {
 			}
 			return &dynamodb.TransactWriteItemsOutput{ConsumedCapacity: []types.ConsumedCapacity{*units(8)}}, nil
 		},
+		putItem: func(input *dynamodb.PutItemInput) (*dynamodb.PutItemOutput, error) {
+			r.keep(input.ConditionExpression)
+			return &dynamodb.PutItemOutput{ConsumedCapacity: units(4)}, nil
+		},
+		deleteItem: func(*dynamodb.DeleteItemInput) (*dynamodb.DeleteItemOutput, error) {
+			return &dynamodb.DeleteItemOutput{ConsumedCapacity: units(5)}, nil
+		},
+		query: func(input *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
+			r.keep(input.ProjectionExpression)
+			return &dynamodb.QueryOutput{ConsumedCapacity: units(0.5)}, nil
+		},
 	}
 }
 
@@ -77,7 +88,7 @@ func units(n float64) *types.ConsumedCapacity { return &types.ConsumedCapacity{C
 // No expression names an attribute.
 func TestExpressionsHoldOnlyAliases(t *testing.T) {
 	r := &recorder{}
-	store := dynamo.New(r.client(), "t")
+	store := dynamo.NewClient(r.client(), "t")
 	for _, call := range calls {
 		if _, err := call.do(t.Context(), store); err != nil {
 			t.Fatalf("%s: %v", call.name, err)
@@ -96,7 +107,7 @@ func TestExpressionsHoldOnlyAliases(t *testing.T) {
 // Reads reflect every write that was acknowledged.
 func TestReadsAreConsistent(t *testing.T) {
 	r := &recorder{}
-	store := dynamo.New(r.client(), "t")
+	store := dynamo.NewClient(r.client(), "t")
 	for _, call := range calls {
 		if _, err := call.do(t.Context(), store); err != nil {
 			t.Fatalf("%s: %v", call.name, err)
@@ -105,7 +116,7 @@ func TestReadsAreConsistent(t *testing.T) {
 	if _, err := store.Get(t.Context(), "pk", "sk"); err != nil {
 		t.Fatal(err)
 	}
-	if want := []bool{true, true, true}; !slices.Equal(r.consistent, want) {
+	if want := []bool{true, true, true, true}; !slices.Equal(r.consistent, want) {
 		t.Errorf("got %v", r.consistent)
 	}
 }
@@ -154,7 +165,7 @@ func TestRaiseAfterSomeoneElse(t *testing.T) {
 }
 
 func TestUnits(t *testing.T) {
-	store := dynamo.New((&recorder{}).client(), "t")
+	store := dynamo.NewClient((&recorder{}).client(), "t")
 	before := store.Units()
 	for _, call := range calls {
 		if _, err := call.do(t.Context(), store); err != nil {
@@ -162,8 +173,10 @@ func TestUnits(t *testing.T) {
 		}
 	}
 	want := dynamo.Units{
-		Read: 2.5, Write: 5*3 + 8,
-		Requests: map[string]int{"GetItem": 1, "BatchGetItem": 1, "UpdateItem": 5, "TransactWriteItems": 1},
+		Read: 0.5 + 2*2 + 0.5, Write: 10*3 + 8 + 2*4 + 5,
+		Requests: map[string]int{
+			"GetItem": 1, "BatchGetItem": 2, "UpdateItem": 10, "TransactWriteItems": 1, "PutItem": 2, "DeleteItem": 1, "Query": 1,
+		},
 	}
 	if got := store.Units(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v", got)
@@ -197,7 +210,7 @@ func TestUnitsOfRefusedRequests(t *testing.T) {
 
 // What the service reports is what is counted.
 func TestUnitsOfTheService(t *testing.T) {
-	store, items := open(t, dynoxide.Client(t))
+	store, items := openClient(t, dynoxide.Client(t))
 	for _, item := range seed() {
 		items.Put(t, item)
 	}
@@ -207,7 +220,9 @@ func TestUnitsOfTheService(t *testing.T) {
 		}
 	}
 	got := store.Units()
-	want := map[string]int{"GetItem": 1, "BatchGetItem": 1, "UpdateItem": 5, "TransactWriteItems": 1}
+	want := map[string]int{
+		"GetItem": 1, "BatchGetItem": 2, "UpdateItem": 10, "TransactWriteItems": 1, "PutItem": 2, "DeleteItem": 1, "Query": 1,
+	}
 	if !maps.Equal(got.Requests, want) || got.Read < 3 || got.Write < 8 {
 		t.Errorf("got %+v", got)
 	}
@@ -216,7 +231,7 @@ func TestUnitsOfTheService(t *testing.T) {
 // Equal creations have equal tokens, others do not.
 func TestTokens(t *testing.T) {
 	r := &recorder{}
-	store := dynamo.New(r.client(), "t")
+	store := dynamo.NewClient(r.client(), "t")
 	create := func(change func(*table.Creation)) string {
 		made := creation()
 		change(&made)
@@ -244,7 +259,7 @@ func TestTokens(t *testing.T) {
 		"type":        func(c *table.Creation) { c.Bucket.Item["x"] = table.N("1") },
 		"other type":  func(c *table.Creation) { c.Bucket.Item["x"] = table.S("1") },
 		"nested":      func(c *table.Creation) { c.Bucket.Item["x"] = &types.AttributeValueMemberM{Value: seed()[0]} },
-		"other table": func(c *table.Creation) { store = dynamo.New(r.client(), "u") },
+		"other table": func(c *table.Creation) { store = dynamo.NewClient(r.client(), "u") },
 	} {
 		if create(change) == same {
 			t.Errorf("another %s has the same token", name)

@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"maps"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -24,36 +25,36 @@ import (
 	"github.com/shardquota/shardquota/table/dynamo"
 )
 
-// site is a place in the Store that makes a request: the method that does, and
-// an operation that comes by it once. A method can stand for two.
+// site is a place in the Store or the Client that makes a request: the method
+// that does, and an operation that comes by it once. A method can stand for two.
 type site struct {
 	method    string
 	operation string // the service's name for the request
-	do        func(context.Context, *dynamo.Store) (any, error)
+	do        func(context.Context, *dynamo.Client) (any, error)
 	again     func(t *testing.T, answer any, items raw) // what is answered where it had landed; nil for a read
 }
 
 // sites are all of them: TestSitesAreAll.
 var sites = []site{
-	{"Read", "GetItem", calls[0].do, nil},
-	{"Get", "GetItem", func(ctx context.Context, s *dynamo.Store) (any, error) {
+	{"Read", "GetItem", storeCalls[0].do, nil},
+	{"Get", "GetItem", func(ctx context.Context, s *dynamo.Client) (any, error) {
 		return s.Get(ctx, group.At(0).PK(), table.StateSK)
 	}, nil},
-	{"AddUsage", "UpdateItem", calls[1].do, func(t *testing.T, answer any, items raw) {
+	{"AddUsage", "UpdateItem", storeCalls[1].do, func(t *testing.T, answer any, items raw) {
 		if got := answer.(table.UsageResult); got.Applied || !got.Counted[0].Has("12") {
 			t.Errorf("got %+v, not what landed as counted", got)
 		}
 		key := usage().Key
 		numbers(t, items, key.PK(), key.SK(), map[string]string{"tokens.in": "1.5", "calls-day": "0.002", "total_events": "2"})
 	}},
-	{"Pass", "UpdateItem", calls[2].do, func(t *testing.T, answer any, items raw) {
+	{"Pass", "UpdateItem", storeCalls[2].do, func(t *testing.T, answer any, items raw) {
 		got := answer.(table.PassResult)
 		if got.Applied || got.Current == nil || got.Current.Refilled != now || got.Current.Limit("calls").Balance != 7950 {
 			t.Errorf("got %+v, not the item as the pass left it", got)
 		}
 		numbers(t, items, group.At(0).PK(), table.StateSK, map[string]string{"b_calls_tk": "7950", "b_calls_gc": "4"})
 	}},
-	{"Pass", "UpdateItem", func(ctx context.Context, s *dynamo.Store) (any, error) {
+	{"Pass", "UpdateItem", func(ctx context.Context, s *dynamo.Client) (any, error) {
 		// Nothing but the time of the last pass keeps this one from adding twice.
 		b := decode(seed()[0])
 		return s.Pass(ctx, b, &quota.Pass{
@@ -65,28 +66,28 @@ var sites = []site{
 		}
 		numbers(t, items, group.At(0).PK(), table.StateSK, map[string]string{"b_calls_tk": "8030"})
 	}},
-	{"Double", "UpdateItem", calls[3].do, func(t *testing.T, answer any, items raw) {
+	{"Double", "UpdateItem", storeCalls[3].do, func(t *testing.T, answer any, items raw) {
 		if want := (table.DoubleResult{Count: 8}); answer != want {
 			t.Errorf("got %+v", answer)
 		}
 		numbers(t, items, group.At(0).PK(), table.StateSK, map[string]string{"shard_count": "8"})
 	}},
-	{"readShards", "BatchGetItem", calls[4].do, nil},
-	{"raise", "UpdateItem", calls[4].do, func(t *testing.T, answer any, items raw) {
+	{"readShards", "BatchGetItem", storeCalls[4].do, nil},
+	{"raise", "UpdateItem", storeCalls[4].do, func(t *testing.T, answer any, items raw) {
 		got := answer.([]table.Sibling)[1]
 		if got.Raised || got.Bucket.Count != 4 || *got.Bucket.Limit("calls").Grant != 2 {
 			t.Errorf("got %+v, not the image that the raise left", got)
 		}
 		numbers(t, items, group.At(1).PK(), table.StateSK, map[string]string{"shard_count": "4", "b_calls_gc": "2"})
 	}},
-	{"Create", "TransactWriteItems", calls[5].do, func(t *testing.T, answer any, items raw) {
+	{"Create", "TransactWriteItems", storeCalls[5].do, func(t *testing.T, answer any, items raw) {
 		if answer != table.Created {
 			t.Errorf("got %v", answer)
 		}
 		numbers(t, items, group.At(0).PK(), table.StateSK, map[string]string{"b_calls_tk": "6000"})
 		numbers(t, items, group.At(2).PK(), table.StateSK, map[string]string{"b_calls_tk": "2000"})
 	}},
-	{"Freeze", "UpdateItem", func(ctx context.Context, s *dynamo.Store) (any, error) {
+	{"Freeze", "UpdateItem", func(ctx context.Context, s *dynamo.Client) (any, error) {
 		return nil, s.Freeze(ctx, group.At(1), []quota.Freeze{{Limit: "calls", Grant: 2}})
 	}, func(t *testing.T, _ any, items raw) {
 		numbers(t, items, group.At(1).PK(), table.StateSK, map[string]string{"b_calls_gc": "2"})
@@ -97,7 +98,7 @@ var sites = []site{
 // of the Store, until the client gives up and only once. Either way nothing is
 // lost and nothing is done twice.
 func TestEveryFaultAtEverySite(t *testing.T) {
-	for _, s := range sites {
+	for _, s := range slices.Concat(sites, clientSites) {
 		t.Run(s.method, func(t *testing.T) {
 			t.Parallel()
 			want := s.undisturbed(t)
@@ -112,7 +113,7 @@ func TestEveryFaultAtEverySite(t *testing.T) {
 // undisturbed is the table that the operation leaves where nothing goes wrong.
 func (s site) undisturbed(t *testing.T) []string {
 	w := newWire(t)
-	if _, err := s.do(t.Context(), w.store(3)); err != nil {
+	if _, err := s.do(t.Context(), w.client(3)); err != nil {
 		t.Fatal(err)
 	}
 	if n := w.requests(s.method); n != 1 {
@@ -131,7 +132,7 @@ func (s site) fails(t *testing.T, fault faultproxy.Fault, want []string) {
 	w := newWire(t)
 	before := w.dump(t)
 	w.spoil(s.method, fault, attempts+1)
-	store := w.store(attempts)
+	store := w.client(attempts)
 	_, err := s.do(t.Context(), store)
 	if fault.Is(faultproxy.Partly) {
 		// Two keys of the four, one of the two, and the last: it gets there.
@@ -174,7 +175,7 @@ func (s site) fails(t *testing.T, fault faultproxy.Fault, want []string) {
 func (s site) recovers(t *testing.T, fault faultproxy.Fault, want []string) {
 	w := newWire(t)
 	w.spoil(s.method, fault, 1)
-	answer, err := s.do(t.Context(), w.store(attempts))
+	answer, err := s.do(t.Context(), w.client(attempts))
 	if !retried(fault) {
 		if !errors.Is(err, table.ErrRetry) || w.requests(s.method) != 1 {
 			t.Errorf("%d requests: %v", w.requests(s.method), err)
@@ -216,9 +217,9 @@ func newWire(t *testing.T) wire {
 // the records of a stream.
 func streamless(input *dynamodb.CreateTableInput) { input.StreamSpecification = nil }
 
-// store is a Store over the proxy that waits for nothing.
-func (w wire) store(attempts int) *dynamo.Store {
-	return dynamo.New(sited{w.Client(attempts)}, w.table, dynamo.Backoff(attempts, func(int) time.Duration { return 0 }))
+// patience is a batch read's, of so many attempts without a wait.
+func patience(attempts int) dynamo.Option {
+	return dynamo.Backoff(attempts, func(int) time.Duration { return 0 })
 }
 
 // spoil lets a fault befall the first so many requests at a site.
@@ -292,19 +293,21 @@ func atSite() func(*dynamodb.Options) {
 	return dynamodb.WithAPIOptions(smithyhttp.SetHeaderValue(siteHeader, callingSite()))
 }
 
-// plumbing are the Store's methods that make requests for others of its methods.
-var plumbing = []string{"get", "update", "readBatch"}
+// plumbing are the methods that make requests for others.
+var plumbing = []string{"get", "update", "readBatch", "charge"}
 
-// callingSite is the method of the Store that is being carried out, but for the
-// plumbing.
+// ofTable begins the names of the Store's and the Client's methods.
+var ofTable = regexp.MustCompile(`/table/dynamo\.\(\*(Store|Client)\)\.(.*)$`)
+
+// callingSite is the method of the Store or the Client that is being carried out,
+// but for the plumbing.
 func callingSite() string {
 	var pcs [32]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
 	for {
 		frame, more := frames.Next()
-		_, method, ok := strings.Cut(frame.Function, "/table/dynamo.(*Store).")
-		if ok && !slices.Contains(plumbing, method) {
-			return method
+		if found := ofTable.FindStringSubmatch(frame.Function); found != nil && !slices.Contains(plumbing, found[2]) {
+			return found[2]
 		}
 		if !more {
 			return ""
@@ -328,7 +331,7 @@ func TestSitesAreAll(t *testing.T) {
 		})
 	}
 	want := map[string]int{}
-	for _, s := range sites {
+	for _, s := range slices.Concat(sites, clientSites, charges) {
 		want[s.method] = 1
 	}
 	if !maps.Equal(found, want) {
@@ -362,7 +365,7 @@ func declarations(t *testing.T) []*ast.FuncDecl {
 }
 
 // requests reports whether a call is one of the client or of the plumbing: of
-// s.client.X, or of s.X.
+// s.client.X, of s.X, or of a query's pages.
 func requests(call *ast.CallExpr) bool {
 	method, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
@@ -372,7 +375,7 @@ func requests(call *ast.CallExpr) bool {
 	case *ast.SelectorExpr:
 		return of.Sel.Name == "client"
 	case *ast.Ident:
-		return of.Name == "s" && slices.Contains(plumbing, method.Sel.Name)
+		return (of.Name == "s" || of.Name == "c") && slices.Contains(plumbing, method.Sel.Name) || method.Sel.Name == "NextPage"
 	}
 	return false
 }

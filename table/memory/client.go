@@ -63,7 +63,10 @@ func takeHolds(i image, take table.Take) bool {
 	balance := func(limit string) string { return table.Attr(limit, table.FieldBalance) }
 	if i.has(table.AttrDisabled) && !i.same(table.AttrDisabled, &types.AttributeValueMemberBOOL{}) ||
 		i.has(table.AttrTTL) && !i.above(table.AttrTTL, take.Now/1000) ||
-		i.has(table.AttrValid) && !i.above(table.AttrValid, take.Now) || !i.atLeast(balance(quota.WriteMeter), quota.WriteCost) {
+		i.has(table.AttrValid) && !i.above(table.AttrValid, take.Now) || !take.Hot && !i.atLeast(balance(quota.WriteMeter), quota.WriteCost) {
+		return false
+	}
+	if !i.has(balance(quota.WriteMeter)) {
 		return false
 	}
 	for limit, amount := range take.Amounts {
@@ -134,11 +137,7 @@ func (c *Client) Settle(ctx context.Context, bucket *table.Bucket, corrections [
 }
 
 func settleHolds(i image, bucket *table.Bucket, corrections []quota.Correction) bool {
-	if !table.Lifts(corrections) {
-		return true
-	}
-	if !i.reads(table.AttrRefilled, bucket.Refilled) || !i.isOrAbsent(table.AttrValid, bucket.Valid) || !i.countIs(bucket.Count) ||
-		table.Retermed(bucket) && !i.termed(bucket.PassTerms()) {
+	if table.Lifts(corrections) && !i.asRead(bucket) {
 		return false
 	}
 	for _, correction := range corrections {
@@ -147,6 +146,13 @@ func settleHolds(i image, bucket *table.Bucket, corrections []quota.Correction) 
 		}
 	}
 	return true
+}
+
+// asRead reports whether nothing has come to a bucket since it was read that a
+// lift of its balances depends on.
+func (i image) asRead(bucket *table.Bucket) bool {
+	return i.reads(table.AttrRefilled, bucket.Refilled) && i.isOrAbsent(table.AttrValid, bucket.Valid) && i.countIs(bucket.Count) &&
+		(!table.Retermed(bucket) || i.termed(bucket.PassTerms()))
 }
 
 // Tell implements table.Client.

@@ -19,6 +19,13 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+func TestClientConformance(t *testing.T) {
+	storetest.RunClient(t, func(testing.TB) (table.Client, storetest.Raw) {
+		store := memory.New()
+		return store.Client(), raw{store}
+	})
+}
+
 // raw reaches a memory store's items.
 type raw struct{ store *memory.Store }
 
@@ -35,6 +42,33 @@ func TestConformanceOverAnotherTable(t *testing.T) {
 		o.top = memory.Over(o.load)
 		return o.top, o
 	})
+}
+
+// But for finding: a table that lies over another does not know what it has not
+// seen.
+func TestClientConformanceOverAnotherTable(t *testing.T) {
+	storetest.RunClient(t, func(testing.TB) (table.Client, storetest.Raw) {
+		o := &overlay{below: memory.New(), seen: map[[2]string]bool{}}
+		o.top = memory.Over(o.load)
+		return seeing{o.top.Client(), o}, o
+	})
+}
+
+// seeing is an overlay's client that has seen everything when it is to find
+// something.
+type seeing struct {
+	*memory.Client
+	overlay *overlay
+}
+
+func (s seeing) Find(ctx context.Context, scope table.Scope) ([]table.Key, error) {
+	for _, item := range s.overlay.below.Items() {
+		pk, sk := item.Key()
+		if _, err := s.Items(ctx, []table.ItemKey{{PK: pk, SK: sk}}); err != nil {
+			return nil, err
+		}
+	}
+	return s.Client.Find(ctx, scope)
 }
 
 type overlay struct {

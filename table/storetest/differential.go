@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -21,7 +22,7 @@ type Answers map[string]int
 // Differential makes the same random steps on two tables, and fails the test
 // where they answer differently or end up with different items. The steps
 // follow from the seed and from what the first table holds.
-func Differential(t *testing.T, seed uint64, steps int, one, other Open) Answers {
+func Differential(t *testing.T, seed uint64, steps int, one, other OpenClient) Answers {
 	t.Helper()
 	w := &walk{T: t, random: rand.New(rand.NewPCG(seed, 0)), answers: Answers{}}
 	w.stores[0], w.raws[0] = one(t)
@@ -45,11 +46,11 @@ func Differential(t *testing.T, seed uint64, steps int, one, other Open) Answers
 // given: walks as dull as that show nothing.
 func (a Answers) Check(t testing.TB) {
 	t.Helper()
-	for _, answer := range []string{
+	for _, answer := range append([]string{
 		"read true", "read false", "usage true", "usage false", "pass true", "pass false",
 		"double true", "double false", "raise true", "raise false",
 		"create 1", "create 2", "create 3", "create 4",
-	} {
+	}, clientAnswers...) {
 		if a[answer] == 0 {
 			t.Errorf("never happened: %s; %v", answer, a)
 		}
@@ -60,13 +61,16 @@ func (a Answers) Check(t testing.TB) {
 type walk struct {
 	*testing.T
 	random *rand.Rand
-	stores [2]table.Store
+	stores [2]table.Client
 	raws   [2]Raw
 
 	done     []string // the names of the steps made
 	answers  Answers
 	passes   []passStep
 	creation []table.Creation
+	uses     []useStep
+	settled  []*table.Bucket
+	inserted []table.Item
 }
 
 type passStep struct {
@@ -77,7 +81,7 @@ type passStep struct {
 // step is one operation; do makes it on one table and renders the answer.
 type step struct {
 	name string
-	do   func(table.Store, Raw) string
+	do   func(table.Client, Raw) string
 }
 
 func (w *walk) fail(seed uint64, i int, text string) {
@@ -88,6 +92,9 @@ func (w *walk) fail(seed uint64, i int, text string) {
 func (w *walk) count(kind string, answer any) { w.answers[fmt.Sprintf("%s %v", kind, answer)]++ }
 
 func (w *walk) next() step {
+	if w.chance(45) {
+		return w.clientStep()
+	}
 	switch n := w.random.IntN(100); {
 	case n < 18:
 		return w.putStep()
@@ -134,14 +141,13 @@ func (w *walk) item(key table.Key, count int) table.Item {
 		calendar("calls-day", w.amount(), 8000, pick(w, 0, 1, 2, 4)),
 		calendar("b_x_tk", w.amount(), 8000, pick(w, 1, 2)),
 		session("sess", w.amount(), 8000, pick(w, 0, 1, 2), w.time()))
-	for name, value := range map[string]any{
+	item = w.some(item, 30, attrs{
 		"vu": pick(w, 0, midnight), "sched": pick(w, "1h9-17s500", "1s2000"), "sched_tz": "Europe/Berlin",
-		"b_sess_wtc": 0, "b_sess_tu": 500, "b_calls-day_tu": 250, "x_unknown": "kept",
-	} {
-		if w.chance(30) {
-			item = build(item, attrs{name: value})
-		}
-	}
+		"b_sess_wtc": 0, "b_sess_tu": 500, "b_calls-day_tu": 250, "x_unknown": "kept", "ttl": w.time()/1000 + 1,
+	})
+	item = w.some(item, 10, attrs{
+		"disabled": w.chance(50), "bypass": w.time(), "b_tokens.in_soft": w.time(), "b_sess_soft": w.time(), "b_wcu_tk": w.amount(),
+	})
 	for _, name := range []string{"shard_count", "rf", "b_sess_wa", "b_sess_ws", "b_tokens.in_tc"} {
 		if w.chance(5) {
 			delete(item, name)
@@ -153,9 +159,19 @@ func (w *walk) item(key table.Key, count int) table.Item {
 	return item
 }
 
+// some is an item with some attributes more, each in percent of all cases.
+func (w *walk) some(item table.Item, percent int, more attrs) table.Item {
+	for _, name := range slices.Sorted(maps.Keys(more)) { // in an order that the seed repeats
+		if w.chance(percent) {
+			item = build(item, attrs{name: more[name]})
+		}
+	}
+	return item
+}
+
 func (w *walk) putStep() step {
 	item := w.item(w.key(), pick(w, 1, 2, 2, 4, 4))
-	return step{"put", func(_ table.Store, raw Raw) string { raw.Put(w, item); return "" }}
+	return step{"put", func(_ table.Client, raw Raw) string { raw.Put(w, item); return "" }}
 }
 
 func (w *walk) deleteStep() step {
@@ -163,7 +179,7 @@ func (w *walk) deleteStep() step {
 	if w.chance(5) {
 		pk = w.group().At(0).PK()
 	}
-	return step{"delete", func(_ table.Store, raw Raw) string { raw.Delete(w, pk, table.StateSK); return "" }}
+	return step{"delete", func(_ table.Client, raw Raw) string { raw.Delete(w, pk, table.StateSK); return "" }}
 }
 
 // spendStep spends from a stored bucket as a client does.
@@ -178,7 +194,7 @@ func (w *walk) spendStep() step {
 		b.Limits[i].Consumed += spent
 	}
 	b.Fill()
-	return step{"spend", func(_ table.Store, raw Raw) string { raw.Put(w, b.Item); return "" }}
+	return step{"spend", func(_ table.Client, raw Raw) string { raw.Put(w, b.Item); return "" }}
 }
 
 // stored is a bucket of the first table, nil where there is none to be read.
@@ -196,7 +212,7 @@ func (w *walk) stored(key table.Key) *table.Bucket {
 
 func (w *walk) readStep() step {
 	key := w.key()
-	return step{"read", func(store table.Store, _ Raw) string {
+	return step{"read", func(store table.Client, _ Raw) string {
 		b, err := store.Read(w.Context(), key)
 		w.count("read", b != nil)
 		return answer(err, itemOf(b))
@@ -221,7 +237,7 @@ func (w *walk) usageStep() step {
 			usage.Sources = append(usage.Sources, w.source(shard, stored[shard]))
 		}
 	}
-	return step{"usage", func(store table.Store, _ Raw) string {
+	return step{"usage", func(store table.Client, _ Raw) string {
 		result, err := store.AddUsage(w.Context(), usage)
 		w.count("usage", result.Applied)
 		return answer(err, nil, result)
@@ -270,7 +286,7 @@ func (w *walk) passStep() step {
 	if w.chance(30) {
 		w.bend(&p)
 	}
-	return step{"pass", func(store table.Store, _ Raw) string {
+	return step{"pass", func(store table.Client, _ Raw) string {
 		result, err := store.Pass(w.Context(), p.bucket, p.pass)
 		w.count("pass", result.Applied)
 		return answer(err, itemOf(result.Current), result.Applied)
@@ -290,7 +306,7 @@ func (w *walk) bend(p *passStep) {
 	case 2:
 		pass.ExpectValid = pick(w, nil, new(int64(0)), new(midnight))
 	case 3:
-		pass.Valid = new(w.time())
+		pass.Valid, pass.Unbound = new(w.time()), false
 	case 4:
 		pass.Refilled = w.time()
 	default:
@@ -317,7 +333,7 @@ func (w *walk) bendChange(change *quota.Change) {
 
 func (w *walk) doubleStep() step {
 	group, from := w.group(), pick(w, 1, 1, 2, 4)
-	return step{"double", func(store table.Store, _ Raw) string {
+	return step{"double", func(store table.Client, _ Raw) string {
 		result, err := store.Double(w.Context(), group, from)
 		w.count("double", result.Applied)
 		return answer(err, nil, result)
@@ -327,14 +343,14 @@ func (w *walk) doubleStep() step {
 func (w *walk) freezeStep() step {
 	key := w.group().At(pick(w, 0, 0, 1, 3))
 	freezes := []quota.Freeze{{Limit: calls, Grant: pick(w, 1, 2, 4)}}
-	return step{"freeze", func(store table.Store, _ Raw) string {
+	return step{"freeze", func(store table.Client, _ Raw) string {
 		return answer(store.Freeze(w.Context(), key, freezes), nil, nil)
 	}}
 }
 
 func (w *walk) raiseStep() step {
 	group, count, now := w.group(), pick(w, 1, 2, 4, 8), w.time()
-	return step{"raise", func(store table.Store, _ Raw) string {
+	return step{"raise", func(store table.Client, _ Raw) string {
 		siblings, err := store.RaiseAndRead(w.Context(), group, count, now)
 		var text []string
 		for _, sibling := range siblings {
@@ -362,7 +378,7 @@ func (w *walk) createStep() step {
 			creation.Moves[i].Amount += pick(w, int64(0), 1, 5000)
 		}
 	}
-	return step{"create", func(store table.Store, _ Raw) string {
+	return step{"create", func(store table.Client, _ Raw) string {
 		outcome, err := store.Create(w.Context(), creation)
 		w.count("create", int(outcome))
 		return answer(err, nil, outcome)

@@ -1,0 +1,227 @@
+package limiter_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/table"
+)
+
+// A lease settles what was really used, with one request.
+func TestAdjust(t *testing.T) {
+	everywhere(t, func(w *world) {
+		l := w.limiter(Limits("", PerMinute("rpm", 60), Quota("tokens", 1000, "0 0 * * *")))
+		lease := w.admit(l, acme, Amounts{"rpm": 1, "tokens": 400})
+		w.since()
+		w.noError(lease.Adjust(t.Context(), Amounts{"tokens": 50}))
+		w.asks("settle sk-live-acme 0")
+		w.holds(acme, 0, "tokens", "550", "450")
+		w.noError(lease.Adjust(t.Context(), Amounts{"tokens": -200}))
+		w.asks("settle sk-live-acme 0")
+		w.holds(acme, 0, "tokens", "750", "250")
+		w.holds(acme, 0, "rpm", "59", "1")
+		w.holds(acme, 0, "wcu", "997", "3")
+		eq(w, "taken", fmt.Sprint(lease.Taken()), "map[rpm:1 tokens:250]")
+	})
+}
+
+// More is always taken, into debt if it must be, and later uses wait for it.
+func TestDebt(t *testing.T) {
+	w := newWorld(t)
+	l := w.limiter(Limits("", PerMinute("tpm", 60)))
+	lease := w.admit(l, acme, Amounts{"tpm": 60})
+	w.noError(lease.Adjust(t.Context(), Amounts{"tpm": 30}))
+	w.holds(acme, 0, "tpm", "-30", "90")
+	got := w.reject(l, acme, Amounts{"tpm": 1})
+	eq(w, "available", got.Limits[0].Available, -30)
+	eq(w, "wait", got.Limits[0].RetryAfter, 31*time.Second)
+	w.reject(l, acme, Amounts{"tpm": 0}) // in debt nothing is admitted
+}
+
+// A limit of which nothing was taken can be charged afterwards.
+func TestAdjustAnotherLimit(t *testing.T) {
+	w := newWorld(t)
+	l := w.limiter(Limits("", PerMinute("rpm", 60), PerMinute("tpm", 1000)))
+	lease := w.admit(l, acme, Amounts{"rpm": 1})
+	w.noError(lease.Adjust(t.Context(), Amounts{"tpm": 250}))
+	w.holds(acme, 0, "tpm", "750", "250")
+	w.noError(lease.Release(t.Context()))
+	w.holds(acme, 0, "tpm", "1000", "0")
+	w.holds(acme, 0, "rpm", "60", "0")
+}
+
+func TestRelease(t *testing.T) {
+	everywhere(t, func(w *world) {
+		l := w.limiter(Limits("", PerMinute("rpm", 60), Quota("calls", 1000, "0 0 * * *")))
+		w.admit(l, acme, Amounts{"rpm": 5, "calls": 5})
+		lease := w.admit(l, acme, Amounts{"rpm": 1, "calls": 10})
+		w.noError(lease.Release(t.Context()))
+		w.holds(acme, 0, "rpm", "55", "5")
+		w.holds(acme, 0, "calls", "995", "5")
+		for _, err := range []error{lease.Release(t.Context()), lease.Adjust(t.Context(), Amounts{"rpm": 1})} {
+			if !errors.Is(err, ErrReleased) {
+				t.Errorf("after the release: %v", err)
+			}
+		}
+		eq(w, "taken", len(lease.Taken()), 0)
+	})
+}
+
+// What is given back lifts no balance above its ceiling (G8).
+func TestAReleaseStopsAtTheCeiling(t *testing.T) {
+	everywhere(t, func(w *world) {
+		l := w.limiter(Limits("", PerMinute("rpm", 60), Quota("calls", 1000, "0 0 * * *")))
+		lease := w.admit(l, acme, Amounts{"rpm": 30, "calls": 400})
+		w.now = noon.Add(20 * time.Second)
+		w.admit(l, acme, Amounts{"rpm": 31}) // a pass: 50 less 31
+		w.now = noon.Add(55 * time.Second)
+		w.admit(l, acme, Amounts{"rpm": 20}) // a pass: 54 less 20
+		w.noError(lease.Release(t.Context()))
+		w.holds(acme, 0, "rpm", "60", "51")
+		w.holds(acme, 0, "calls", "1000", "0")
+	})
+}
+
+// What was taken of a quota in a period that is over is no allowance of this one.
+func TestAReleaseStaysInItsPeriod(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit Limit
+		later time.Duration
+	}{
+		"calendar": {Quota("calls", 100, "0 13 * * *"), time.Hour},
+		"session":  {Session("calls", 100, time.Hour), 2 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			l := w.limiter(Limits("", c.limit))
+			lease := w.admit(l, acme, Amounts{"calls": 40})
+			w.now = noon.Add(c.later)
+			w.admit(l, acme, Amounts{"calls": 30})
+			w.holds(acme, 0, "calls", "70", "70")
+			w.noError(lease.Release(t.Context()))
+			w.holds(acme, 0, "calls", "70", "30") // counted as unused, but not given again
+		})
+	}
+}
+
+// A release that comes while others pass the bucket is tried again from what
+// they left, and at last lifts nothing rather than too much.
+func TestAReleaseAmongPasses(t *testing.T) {
+	w := newWorld(t)
+	l := w.limiter(Limits("", PerMinute("rpm", 60)))
+	lease := w.admit(l, acme, Amounts{"rpm": 60})
+	settles := 0
+	w.fail = func(request string) error {
+		if strings.HasPrefix(request, "settle") {
+			settles++
+			w.mu.Unlock()
+			defer w.mu.Lock()
+			w.now = w.now.Add(2 * time.Second)
+			w.admit(l, acme, Amounts{"rpm": 2}) // all that has dripped, which takes a pass
+		}
+		return nil
+	}
+	w.noError(lease.Release(t.Context()))
+	eq(w, "attempts", settles, 16)
+	w.holds(acme, 0, "rpm", "0", "32")
+}
+
+func TestBadSettlements(t *testing.T) {
+	w := newWorld(t)
+	l := w.limiter(Limits("", PerMinute("rpm", 60)))
+	lease := w.admit(l, acme, Amounts{"rpm": 5})
+	for name, c := range map[string]struct {
+		amounts Amounts
+		want    error
+	}{
+		"gives back too much": {Amounts{"rpm": -6}, ErrAmount},
+		"too large":           {Amounts{"rpm": 1_000_000_000_000_001}, ErrAmount},
+		"unknown":             {Amounts{"tpm": 1}, ErrUndefined},
+		"the write meter":     {Amounts{"wcu": 1}, ErrUndefined},
+	} {
+		if err := lease.Adjust(t.Context(), c.amounts); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	w.holds(acme, 0, "rpm", "55", "5")
+	w.noError(lease.Adjust(t.Context(), nil))
+	w.holds(acme, 0, "rpm", "55", "5")
+}
+
+// A bucket that is gone has nothing to be settled with.
+func TestSettlingWithABucketThatIsGone(t *testing.T) {
+	w := newWorld(t)
+	l := w.limiter(Limits("", PerMinute("rpm", 60)))
+	lease := w.admit(l, acme, Amounts{"rpm": 5})
+	w.noError(w.Client.Remove(t.Context(), group(acme).At(0).PK(), table.StateSK))
+	w.noError(lease.Adjust(t.Context(), Amounts{"rpm": 5}))
+	if b := w.bucketOrNil(acme, 0); b != nil {
+		t.Errorf("a bucket is made: %v", b.Item)
+	}
+}
+
+const team = "team-7"
+
+// family is a limiter of a child and its parent, who cascades.
+func family(w *world) *Limiter {
+	l := w.limiter()
+	w.noError(l.CreateEntity(w.Context(), Entity{ID: team}))
+	w.noError(l.CreateEntity(w.Context(), Entity{ID: acme, Parent: team, Cascade: true}))
+	w.noError(l.SetLimits(w.Context(), ForEntity(acme), PerMinute("rpm", 60), PerMinute("tpm", 500)))
+	w.noError(l.SetLimits(w.Context(), ForEntity(team), PerMinute("rpm", 100)))
+	w.since()
+	return l
+}
+
+// Both give, or neither; the parent of those limits that it has.
+func TestACascade(t *testing.T) {
+	everywhere(t, func(w *world) {
+		l := family(w)
+		w.admit(l, acme, Amounts{"rpm": 10, "tpm": 100})
+		w.since()
+		lease := w.admit(l, acme, Amounts{"rpm": 40, "tpm": 10})
+		w.asks("take sk-live-acme 0", "take team-7 0")
+		w.holds(team, 0, "rpm", "50", "50")
+
+		w.admit(l, team, Amounts{"rpm": 45}) // the team is used by others too
+		w.since()
+		got := w.reject(l, acme, Amounts{"rpm": 6})
+		w.asks("take sk-live-acme 0", "take team-7 0", "settle sk-live-acme 0")
+		eq(w, "the parent rejects", got.Parent, true)
+		eq(w, "error", got.Error(), "over the parent's limits of gpt-4: rpm: 5 of 100 left, 6 asked for, again in 600ms")
+		w.holds(acme, 0, "rpm", "10", "50")
+
+		got = w.reject(l, acme, Amounts{"rpm": 11})
+		w.asks("take sk-live-acme 0")
+		eq(w, "the child rejects", got.Parent, false)
+
+		w.noError(lease.Adjust(t.Context(), Amounts{"rpm": -20, "tpm": 5}))
+		w.holds(acme, 0, "rpm", "30", "30")
+		w.holds(team, 0, "rpm", "25", "75")
+		w.noError(lease.Release(t.Context()))
+		w.holds(acme, 0, "rpm", "50", "10")
+		w.holds(team, 0, "rpm", "45", "55")
+	})
+}
+
+// Where the parent cannot be asked, the child gets back what it gave.
+func TestAParentThatCannotBeReached(t *testing.T) {
+	w := newWorld(t)
+	l := family(w)
+	w.admit(l, acme, Amounts{"rpm": 1})
+	w.fail = func(request string) error {
+		if strings.HasPrefix(request, "take "+team) {
+			return fmt.Errorf("%w: down", table.ErrRetry)
+		}
+		return nil
+	}
+	var unavailable *Unavailable
+	if _, err := l.Acquire(t.Context(), acme, model, Amounts{"rpm": 5}); !errors.As(err, &unavailable) {
+		t.Errorf("got %v", err)
+	}
+	w.holds(acme, 0, "rpm", "59", "1")
+}

@@ -1,0 +1,245 @@
+package limiter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/shardquota/shardquota/internal/dynoxide"
+	. "github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
+	"github.com/shardquota/shardquota/table/dynamo"
+	"github.com/shardquota/shardquota/table/memory"
+)
+
+const (
+	acme  = "sk-live-acme"
+	model = "gpt-4"
+)
+
+// world is a table, a clock, and what is asked of the table.
+type world struct {
+	*testing.T
+	now time.Time
+	*asked
+}
+
+// asked is a table that notes what is asked of it.
+type asked struct {
+	table.Client
+	mu   sync.Mutex
+	log  []string
+	fail func(request string) error // before the request is made; nil for never
+	lose func(request string) error // after it was made; nil for never
+}
+
+func (a *asked) note(format string, args ...any) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	request := fmt.Sprintf(format, args...)
+	a.log = append(a.log, request)
+	if a.fail != nil {
+		return a.fail(request)
+	}
+	return nil
+}
+
+func (a *asked) lost(format string, args ...any) error {
+	if a.lose != nil {
+		return a.lose(fmt.Sprintf(format, args...))
+	}
+	return nil
+}
+
+func (a *asked) Take(ctx context.Context, key table.Key, take table.Take) (table.Taken, error) {
+	if err := a.note("take %s %d", key.Entity, key.Shard); err != nil {
+		return table.Taken{}, err
+	}
+	taken, err := a.Client.Take(ctx, key, take)
+	if lost := a.lost("take %s %d", key.Entity, key.Shard); lost != nil {
+		return table.Taken{}, lost
+	}
+	return taken, err
+}
+
+func (a *asked) Use(ctx context.Context, b *table.Bucket, use *quota.Use, expires int64) (table.Taken, error) {
+	if err := a.note("use %s %d", b.Key.Entity, b.Shard); err != nil {
+		return table.Taken{}, err
+	}
+	return a.Client.Use(ctx, b, use, expires)
+}
+
+func (a *asked) Settle(ctx context.Context, b *table.Bucket, corrections []quota.Correction) (table.Taken, error) {
+	if err := a.note("settle %s %d", b.Key.Entity, b.Shard); err != nil {
+		return table.Taken{}, err
+	}
+	return a.Client.Settle(ctx, b, corrections)
+}
+
+func (a *asked) Tell(ctx context.Context, key table.Key, window table.Opened) (bool, error) {
+	if err := a.note("tell %s %d", key.Entity, key.Shard); err != nil {
+		return false, err
+	}
+	return a.Client.Tell(ctx, key, window)
+}
+
+func (a *asked) Read(ctx context.Context, key table.Key) (*table.Bucket, error) {
+	if err := a.note("read %s %d", key.Entity, key.Shard); err != nil {
+		return nil, err
+	}
+	return a.Client.Read(ctx, key)
+}
+
+func (a *asked) RaiseAndRead(ctx context.Context, group table.Group, count int, now int64) ([]table.Sibling, error) {
+	if err := a.note("raise %s to %d", group.Entity, count); err != nil {
+		return nil, err
+	}
+	return a.Client.RaiseAndRead(ctx, group, count, now)
+}
+
+func (a *asked) Double(ctx context.Context, group table.Group, from int) (table.DoubleResult, error) {
+	if err := a.note("double %s from %d", group.Entity, from); err != nil {
+		return table.DoubleResult{}, err
+	}
+	return a.Client.Double(ctx, group, from)
+}
+
+func (a *asked) Create(ctx context.Context, c table.Creation) (table.CreationOutcome, error) {
+	if err := a.note("create %s %d", c.Bucket.Key.Entity, c.Bucket.Shard); err != nil {
+		return 0, err
+	}
+	return a.Client.Create(ctx, c)
+}
+
+func (a *asked) Insert(ctx context.Context, item table.Item) (bool, error) {
+	if err := a.note("insert"); err != nil {
+		return false, err
+	}
+	return a.Client.Insert(ctx, item)
+}
+
+func (a *asked) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (table.Taken, error) {
+	if err := a.note("amend"); err != nil {
+		return table.Taken{}, err
+	}
+	return a.Client.Amend(ctx, pk, sk, amendment)
+}
+
+func (a *asked) Items(ctx context.Context, keys []table.ItemKey) ([]table.Item, error) {
+	if err := a.note("items %d", len(keys)); err != nil {
+		return nil, err
+	}
+	return a.Client.Items(ctx, keys)
+}
+
+// since returns what was asked since the last call, and forgets it.
+func (a *asked) since() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	log := a.log
+	a.log = nil
+	return log
+}
+
+var noon = time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+
+// newWorld is an empty table in memory at noon.
+func newWorld(t *testing.T) *world { return worldOf(t, memory.New().Client()) }
+
+func worldOf(t *testing.T, client table.Client) *world {
+	return &world{T: t, now: noon, asked: &asked{Client: client}}
+}
+
+// everywhere runs a test over a table in memory and one on DynamoDB.
+func everywhere(t *testing.T, test func(w *world)) {
+	t.Run("memory", func(t *testing.T) { test(newWorld(t)) })
+	t.Run("dynamo", func(t *testing.T) {
+		client := dynoxide.Client(t, func(o *dynamodb.Options) { o.RetryMaxAttempts = 10 })
+		test(worldOf(t, dynamo.NewClient(client, dynoxide.NewTable(t, client))))
+	})
+}
+
+// limiter is one of the world's programs.
+func (w *world) limiter(options ...Option) *Limiter {
+	w.Helper()
+	options = append([]Option{NamespaceID("ns1"), Clock(func() time.Time { return w.now })}, options...)
+	l, err := New(w.Context(), w.asked, options...)
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.since()
+	return l
+}
+
+// admit acquires what must be given.
+func (w *world) admit(l *Limiter, entity string, amounts Amounts) *Lease {
+	w.Helper()
+	lease, err := l.Acquire(w.Context(), entity, model, amounts)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return lease
+}
+
+// reject acquires what must be rejected.
+func (w *world) reject(l *Limiter, entity string, amounts Amounts) *Rejection {
+	w.Helper()
+	_, err := l.Acquire(w.Context(), entity, model, amounts)
+	var rejection *Rejection
+	if !errors.As(err, &rejection) {
+		w.Fatalf("got %v, not a rejection", err)
+	}
+	return rejection
+}
+
+func group(entity string) table.Group {
+	return table.Group{Namespace: "ns1", Entity: entity, Resource: model}
+}
+
+// bucket is a shard's bucket, which must be there.
+func (w *world) bucket(entity string, shard int) *table.Bucket {
+	w.Helper()
+	b, err := w.Client.Read(w.Context(), group(entity).At(shard))
+	if err != nil || b == nil {
+		w.Fatalf("shard %d: %v", shard, err)
+	}
+	return b
+}
+
+// holds compares a limit's balance and consumption on a shard, in tokens.
+func (w *world) holds(entity string, shard int, limit string, balance, consumed string) {
+	w.Helper()
+	l := w.bucket(entity, shard).Limit(limit)
+	eq(w, fmt.Sprintf("balance of %s on shard %d", limit, shard), table.Tokens(l.Balance), balance)
+	eq(w, fmt.Sprintf("consumed of %s on shard %d", limit, shard), table.Tokens(l.Consumed), consumed)
+}
+
+// double doubles a group's shards, as others do.
+func (w *world) double(entity string) {
+	w.Helper()
+	count := w.bucket(entity, 0).Count
+	if _, err := w.Client.Double(w.Context(), group(entity), count); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) asks(want ...string) {
+	w.Helper()
+	if got := w.since(); !slices.Equal(got, want) {
+		w.Errorf("asked\n%q, want\n%q", got, want)
+	}
+}
+
+func (w *world) noError(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}

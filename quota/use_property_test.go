@@ -1,0 +1,192 @@
+package quota
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// stored is what a table holds of a bucket's limits, as other writers change it
+// between a plan and its write.
+type stored map[string]*Limit
+
+func storedOf(b *Bucket) stored {
+	s := stored{}
+	for i := range b.Limits {
+		s[b.Limits[i].Name] = new(b.Limits[i])
+	}
+	return s
+}
+
+// spend makes a random write of another's: it takes something, as much as is
+// there, or gives something back.
+func (s stored) spend(r *rand.Rand, name string) {
+	l := s[name]
+	amount := r.Int64N(20_000)
+	if r.IntN(4) == 0 {
+		amount = -amount
+	} else if l.Balance < amount {
+		amount = max(0, l.Balance)
+	}
+	l.Balance -= amount
+	l.Consumed += amount
+}
+
+// write makes a use if its conditions hold, as a table does: by additions.
+func (s stored) write(u *Use) bool {
+	for _, c := range u.Changes {
+		if c.Max != nil && s[c.Limit].Balance > *c.Max {
+			return false
+		}
+	}
+	for _, take := range u.Takes {
+		if take.Least != nil && s[take.Limit].Balance < *take.Least {
+			return false
+		}
+	}
+	for _, c := range u.Changes {
+		s[c.Limit].Balance += c.Delta
+	}
+	for _, take := range u.Takes {
+		s[take.Limit].Balance -= take.Debit
+		s[take.Limit].Consumed += take.Consumed
+	}
+	return true
+}
+
+// useCase is a random bucket, what is asked of it, and when.
+func useCase(r *rand.Rand) (b *Bucket, demand Demand, now int64) {
+	b, now = scheduledBucket(r)
+	b.Limits = append(b.Limits, meter(r.Int64N(1200_000)-100_000))
+	if r.IntN(2) == 0 {
+		b.Valid = new([]int64{0, b.Refilled, now, now + 3*day}[r.IntN(4)])
+	}
+	if r.IntN(10) == 0 {
+		b.Bypass = now + r.Int64N(3) - 1
+	}
+	demand = Demand{}
+	for i := range b.Limits[:len(b.Limits)-1] {
+		l := &b.Limits[i]
+		if r.IntN(5) == 0 {
+			l.Soft = now + r.Int64N(3) - 1
+		}
+		if r.IntN(3) > 0 {
+			demand[l.Name] = r.Int64N(Share(l.Base.Capacity, b.Count)/2 + 1)
+		}
+	}
+	return b, demand, now
+}
+
+// Whatever others write between the plan of a use and its write: where it is
+// written, no limit that it enforces is left below zero, none that it lifts or
+// stamps a valid-until for above its ceiling, and every total consumed has grown
+// by what was taken.
+func TestUseHoldsAgainstOthers(t *testing.T) {
+	written, refused, short := 0, 0, 0
+	for seed := range uint64(30_000) {
+		r := rand.New(rand.NewPCG(seed, 8))
+		b, demand, now := useCase(r)
+		use, have, err := PlanUse(b, demand, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if use == nil {
+			short++
+			checkHave(t, seed, have, demand)
+			continue
+		}
+		checkUse(t, seed, b, use, demand, now)
+		item := storedOf(b)
+		for range r.IntN(4) {
+			item.spend(r, b.Limits[r.IntN(len(b.Limits))].Name)
+		}
+		before := item.clone()
+		if !item.write(use) {
+			refused++
+			continue
+		}
+		written++
+		for _, take := range use.Takes {
+			l := item[take.Limit]
+			if take.Least != nil && l.Balance < 0 {
+				t.Fatalf("seed %d: %s: %d left\n%s", seed, l.Name, l.Balance, showUse(use))
+			}
+			if got := l.Consumed - before[l.Name].Consumed; got != take.Consumed {
+				t.Fatalf("seed %d: %s: %d consumed", seed, l.Name, got)
+			}
+		}
+		for _, c := range use.Changes {
+			l := *item[c.Limit]
+			if c.Restore {
+				l.Grant, l.TopUp = new(use.Count), 0
+			}
+			params, _ := l.Effective(use.Refilled)
+			if ceiling := l.Ceiling(b.Count, params.Capacity); (c.Delta > 0 || use.Valid != nil) && l.Grant != nil && l.Balance > ceiling {
+				t.Fatalf("seed %d: %s: %d, at most %d\n%s", seed, l.Name, l.Balance, ceiling, showUse(use))
+			}
+		}
+	}
+	if written < 5000 || refused < 2000 || short < 3000 {
+		t.Errorf("%d written, %d refused, %d short: the input tests too little", written, refused, short)
+	}
+}
+
+func (s stored) clone() stored {
+	c := stored{}
+	for name, l := range s {
+		c[name] = new(*l)
+	}
+	return c
+}
+
+// checkHave: of what is refused at least one limit is short, and each told of
+// was asked for.
+func checkHave(t *testing.T, seed uint64, have []Shortage, demand Demand) {
+	t.Helper()
+	some := false
+	for _, s := range have {
+		some = some || s.Short()
+		if amount, ok := demand[s.Limit]; !ok || s.Requested != amount {
+			t.Fatalf("seed %d: %+v of %v", seed, s, demand)
+		}
+	}
+	if !some {
+		t.Fatalf("seed %d: none is short: %+v", seed, have)
+	}
+}
+
+// checkUse: a use moves the time, leaves every window of the bucket live and
+// applied and a valid-until that reaches to the next boundary at most, and takes
+// exactly what was asked for and one write.
+func checkUse(t *testing.T, seed uint64, b *Bucket, use *Use, demand Demand, now int64) {
+	t.Helper()
+	after := copyOf(b)
+	use.Apply(after)
+	if use.Refilled < now || use.Refilled <= b.Refilled || after.Refilled != use.Refilled {
+		t.Fatalf("seed %d: the time is %d, was %d: %s", seed, use.Refilled, b.Refilled, showUse(use))
+	}
+	if !after.WindowsLive(use.Refilled) || after.missedWindow(use.Refilled) {
+		t.Fatalf("seed %d: a window is not live: %s", seed, showUse(use))
+	}
+	boundary, bound := after.NextBoundary(use.Refilled)
+	if bound != (after.Valid != nil) || bound && (*after.Valid > boundary || *after.Valid <= use.Refilled) {
+		t.Fatalf("seed %d: valid until %v, boundary %d, %t: %s", seed, after.Valid, boundary, bound, showUse(use))
+	}
+	if len(use.Takes) != len(demand)+1 {
+		t.Fatalf("seed %d: %v is asked for: %s", seed, demand, showUse(use))
+	}
+	for _, take := range use.Takes {
+		l := b.Limit(take.Limit)
+		amount, free := demand[take.Limit], now < b.Bypass || now < l.Soft
+		if l.Kind() == Meter {
+			amount, free = WriteCost, true
+		}
+		if take.Consumed != amount || free != (take.Least == nil) || take.Debit != amount && (now >= b.Bypass || take.Debit != 0 || l.Kind() == Meter) {
+			t.Fatalf("seed %d: %+v of %d: %s", seed, take, amount, showUse(use))
+		}
+	}
+	for _, open := range use.Opens() {
+		if w := b.Limit(open.Limit).Window; w.live(open.Open.Start) || open.Open.Start != use.Refilled || !open.Restore || *open.Applied != open.Open.Start {
+			t.Fatalf("seed %d: %s opens over %+v: %s", seed, open.Limit, w, showUse(use))
+		}
+	}
+}
