@@ -22,7 +22,7 @@ func Example() {
 		lease, err := limits.Acquire(ctx, "acme", "gpt-4", limiter.Amounts{"requests": 1, "tokens": 400})
 		var rejection *limiter.Rejection
 		if errors.As(err, &rejection) { // answer 429: rejection.WriteHTTP(w)
-			fmt.Println(prompt, "rejected:", rejection.Limits[1].Available, "tokens left, 400 asked for")
+			fmt.Println(prompt, "rejected:", rejection.Of("tokens").Available, "tokens left, 400 asked for")
 			continue
 		} else if err != nil {
 			log.Fatal(err)

@@ -85,6 +85,17 @@ func (r *Rejection) Impossible() bool {
 	return slices.ContainsFunc(r.Limits, func(s Status) bool { return s.Never })
 }
 
+// Of returns what there is of a limit that was asked for; the zero Status of one
+// that was not, or that is not enforced.
+func (r *Rejection) Of(limit string) Status {
+	for _, s := range r.Limits {
+		if s.Limit == limit {
+			return s
+		}
+	}
+	return Status{}
+}
+
 // sooner reports whether a rejection promises more than another.
 func (r *Rejection) sooner(than *Rejection) bool {
 	wait, ok := r.RetryAfter()
