@@ -209,6 +209,11 @@ func TestUnreachable(t *testing.T) {
 	w.noError(lease.Adjust(t.Context(), Amounts{"rpm": 5}))
 	w.noError(lease.Release(t.Context()))
 
+	w.fail = func(string) error { return fmt.Errorf("%w: rate exceeded", table.ErrThrottled) }
+	if _, err := allow.Acquire(t.Context(), acme, model, Amounts{"rpm": 1}); !errors.As(err, &unavailable) {
+		t.Errorf("a use that is throttled: %v", err)
+	}
+	w.fail = func(string) error { return down }
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := allow.Acquire(ctx, acme, model, Amounts{"rpm": 1}); err == nil {

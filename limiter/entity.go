@@ -127,7 +127,7 @@ func (l *Limiter) lookUp(ctx context.Context, name string) (string, error) {
 			return "", err
 		}
 	}
-	return "", errContended
+	return "", ErrContended
 }
 
 func namespaceID(item table.Item) (string, error) {

@@ -125,7 +125,7 @@ func (a *asking) orphans(ctx context.Context) (siblings []*quota.Bucket, count i
 		}
 		count = highest
 	}
-	return nil, 0, errContended
+	return nil, 0, ErrContended
 }
 
 // leave leaves to shards what they were granted of shard 0's part, and has it

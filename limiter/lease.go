@@ -163,7 +163,7 @@ func (l *Limiter) settle(ctx context.Context, p *part, used quota.Demand) error 
 			return err // gone: there is nothing to settle with
 		}
 	}
-	return errContended
+	return ErrContended
 }
 
 // givenBack is what may have been given back where the answer did not arrive. It

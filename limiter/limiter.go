@@ -81,8 +81,9 @@ func Limits(resource string, limits ...Limit) Option {
 	return func(s *settings) { s.declared = append(s.declared, declaration{resource, limits}) }
 }
 
-// OnUnavailable says what becomes of uses while DynamoDB cannot be reached:
-// Block unless told.
+// OnUnavailable says what becomes of uses while DynamoDB cannot be reached: Block
+// unless told. A use that DynamoDB throttles is never admitted by it: a customer
+// who asks too often would let himself in.
 func OnUnavailable(answer Unreachable) Option { return func(s *settings) { s.unreachable = answer } }
 
 // Draws is how many different shards a use asks at most before it is rejected; 1
@@ -184,10 +185,10 @@ func validResource(name string) bool { return len(name) <= 64 && resourceName.Ma
 // one that is not settled leaves what was taken as used.
 //
 // It fails with a *Rejection where a limit has too little, with ErrDisabled,
-// ErrUndefined, ErrAmount or ErrName, with an *Unavailable where the table cannot
-// be reached and OnUnavailable is Block, or with whatever else keeps the table
-// from being used, which no OnUnavailable covers: a missing permission, a
-// malformed item.
+// ErrUndefined, ErrAmount, ErrName or ErrContended, with an *Unavailable where
+// the table cannot be reached and OnUnavailable is Block, or with whatever else
+// keeps the table from being used, which no OnUnavailable covers: a missing
+// permission, a malformed item.
 func (l *Limiter) Acquire(ctx context.Context, entity, resource string, amounts Amounts) (*Lease, error) {
 	demand, err := l.demand(entity, resource, amounts)
 	if err != nil {
@@ -221,7 +222,7 @@ func (l *Limiter) refused(ctx context.Context, err error) (*Lease, error) {
 	switch {
 	case errors.As(err, &rejection), !errors.Is(err, table.ErrRetry), errors.Is(ctx.Err(), context.Canceled):
 		return nil, err
-	case l.unreachable == Allow:
+	case l.unreachable == Allow && !errors.Is(err, table.ErrThrottled):
 		return &Lease{limiter: l}, nil
 	}
 	return nil, &Unavailable{err}

@@ -136,7 +136,7 @@ func (l *Limiter) rewrite(ctx context.Context, level Level, change func(table.It
 			return l.register(ctx, level, from, to)
 		}
 	}
-	return errContended
+	return ErrContended
 }
 
 // put makes one item another, nil for none, if it still is the one that was read.
@@ -208,7 +208,7 @@ func (l *Limiter) register(ctx context.Context, level Level, from, to table.Item
 			return err
 		}
 	}
-	return errContended
+	return ErrContended
 }
 
 // list puts a name on a set of names, or takes it off.
@@ -317,7 +317,7 @@ func (l *Limiter) amend(ctx context.Context, b *table.Bucket, h holding, now tim
 			return err
 		}
 	}
-	return errContended
+	return ErrContended
 }
 
 // onlyValid reports whether a change would have a bucket looked at again and

@@ -21,6 +21,9 @@ var (
 	// ErrAmount says that an amount is negative or too large to be one, or gives
 	// back more than was taken.
 	ErrAmount = errors.New("malformed amount")
+	// ErrContended says that other programs changed a bucket at each of many
+	// attempts. Nothing was taken.
+	ErrContended = errors.New("others changed the bucket again and again")
 	// ErrName says that an entity's id or a resource's name is not one.
 	ErrName = errors.New("malformed name")
 )

@@ -22,7 +22,7 @@ func (a *asking) create(ctx context.Context) error {
 			return nil
 		}
 	}
-	return errContended
+	return ErrContended
 }
 
 // wholeToken is a token in millitokens. Uses take whole ones, so that the half
@@ -118,5 +118,5 @@ func (a *asking) family(ctx context.Context) ([]table.Sibling, error) {
 			return family, nil
 		}
 	}
-	return nil, errContended
+	return nil, ErrContended
 }

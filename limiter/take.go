@@ -37,8 +37,6 @@ var (
 	errNoShard = errors.New("the shard count is lower than was thought")
 	// errNothing says that a parent has none of the limits that are asked for.
 	errNothing = errors.New("nothing to take")
-	// errContended says that other programs changed a bucket at each attempt.
-	errContended = fmt.Errorf("%w: others changed the bucket again and again", table.ErrRetry)
 )
 
 // draw asks shards at random until one gives, so many as the Limiter may. The
@@ -68,7 +66,7 @@ func (l *Limiter) draw(ctx context.Context, group table.Group, demand quota.Dema
 		}
 	}
 	if best == nil {
-		return nil, errContended
+		return nil, ErrContended
 	}
 	best.Parent = parent
 	return nil, best
@@ -138,7 +136,7 @@ func (l *Limiter) ask(ctx context.Context, key table.Key, demand quota.Demand, p
 	case err != nil:
 		return nil, err
 	case !taken.Applied:
-		return nil, errContended
+		return nil, ErrContended
 	}
 	a.meet(ctx, taken.Item)
 	return &part{key: key, item: taken.Item, latest: taken.Item, demand: a.demand, bypassed: a.bypassed}, nil

@@ -3,6 +3,7 @@ package table
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/shardquota/shardquota/quota"
 )
@@ -11,6 +12,11 @@ import (
 // again: throttling, timeouts, a service that is down. Any other error of a
 // Store is something broken: permissions, a missing table, a malformed request.
 var ErrRetry = errors.New("may pass if retried")
+
+// ErrThrottled is an ErrRetry: the service refused the request for now, because
+// more came than the table, or one partition of it, takes, or because another
+// transaction held an item.
+var ErrThrottled = fmt.Errorf("%w: throttled", ErrRetry)
 
 // Store is the table. It has one method for each conditional write. A
 // condition that does not hold is a result, never an error. No method changes

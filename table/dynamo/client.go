@@ -137,6 +137,10 @@ func useExpression(bucket *table.Bucket, use *quota.Use, expires int64) *express
 
 // Settle implements table.Client.
 func (c *Client) Settle(ctx context.Context, bucket *table.Bucket, corrections []quota.Correction) (table.Taken, error) {
+	return c.charge(ctx, "settle", bucket.Key, settleExpression(bucket, corrections))
+}
+
+func settleExpression(bucket *table.Bucket, corrections []quota.Correction) *expression {
 	e := newExpression()
 	e.require(e.exists(table.AttrPK))
 	if table.Lifts(corrections) {
@@ -153,7 +157,7 @@ func (c *Client) Settle(ctx context.Context, bucket *table.Bucket, corrections [
 			e.require(e.atMost(table.Attr(correction.Limit, table.FieldBalance), *correction.Max))
 		}
 	}
-	return c.charge(ctx, "settle", bucket.Key, e)
+	return e
 }
 
 // Tell implements table.Client.

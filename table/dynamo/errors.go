@@ -34,7 +34,8 @@ func (e *Error) Error() string {
 	return strings.Join(parts, ": ")
 }
 
-// Unwrap returns table.ErrRetry and a context's error, as far as they apply.
+// Unwrap returns table.ErrRetry or table.ErrThrottled and a context's error, as
+// far as they apply.
 func (e *Error) Unwrap() []error { return e.causes }
 
 // failure turns the client's error into one that may be shown.
@@ -49,7 +50,10 @@ func failure(operation string, err error, hidden secrets) error {
 		e.Message = fmt.Sprintf("%q", reasonCodes(cancelled))
 	}
 	e.Message = hidden.strike(e.Message)
-	if mayPass(err) {
+	switch {
+	case mayPass(err) && (cancelled != nil || throttles.IsErrorThrottle(err) == aws.TrueTernary):
+		e.causes = append(e.causes, table.ErrThrottled)
+	case mayPass(err):
 		e.causes = append(e.causes, table.ErrRetry)
 	}
 	for _, cause := range []error{context.Canceled, context.DeadlineExceeded} {
