@@ -59,6 +59,13 @@ func Decode(record Record) (*Change, error) {
 	return change, nil
 }
 
+// OfBucket reports whether a record is of a bucket, its removal included, or
+// may be: one that cannot be told is for Decode to reject.
+func OfBucket(record Record) bool {
+	keys, err := bucketKeys(record.Keys)
+	return keys != nil || err != nil
+}
+
 // bucketKeys returns a record's keys if they are a bucket's, otherwise nil. Most
 // other kinds are told by their keys not holding the word, nor an escape that it
 // could be written with.

@@ -186,3 +186,16 @@ func BenchmarkDecode(b *testing.B) {
 		})
 	}
 }
+
+func TestOfBucket(t *testing.T) {
+	for keys, want := range map[string]bool{
+		acmeKeys: true,
+		`{"PK":{"S":"n/ENTITY#acme"},"SK":{"S":"#META"}}`:      false,
+		`{"PK":{"S":"n/ENTITY#acme"},"SK":{"S":"#STATE#old"}}`: false,
+		`{"PK":{"S":"n/ENTITY#acme"},"SK":"#STATE"}`:           true, // for Decode to reject
+	} {
+		if got := OfBucket(Record{EventName: Remove, Keys: json.RawMessage(keys)}); got != want {
+			t.Errorf("%s: %t", keys, got)
+		}
+	}
+}

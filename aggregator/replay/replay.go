@@ -36,11 +36,13 @@ type Replay struct {
 	Clock      aggregator.Clock      // nil means the recording's own time
 	Progress   func(records int)     // called after every batch; may be nil
 	Backoff    time.Duration         // first wait before a failed batch is delivered again, doubling
+	Observe    Observe               // told of every write to a table in memory, of every recorded one otherwise; may be nil
 
-	driver *driver // nil when a real table is driven again
-	load   memory.Loader
-	groups *groups
-	report *Report
+	driver  *driver // nil when a real table is driven again
+	watcher *watcher
+	load    memory.Loader
+	groups  *groups
+	report  *Report
 }
 
 // InMemory replays over a table in memory, which the recording drives. The
@@ -139,15 +141,18 @@ func (r *Replay) again() int {
 // batch by batch.
 func (r *Replay) once(ctx context.Context, batch []aggregator.Delivery, drive bool) error {
 	if r.driver == nil {
+		if drive {
+			r.recorded(batch)
+		}
 		return r.process(ctx, batch, r.Aggregator.ProcessDecoded)
 	}
 	for i := range batch {
 		if drive {
-			driven, applied, err := r.driver.apply(ctx, batch[i])
+			applied, err := r.drive(ctx, &batch[i])
 			if err != nil {
 				return err
 			}
-			if batch[i] = driven; !applied {
+			if !applied {
 				continue
 			}
 		}
@@ -158,6 +163,16 @@ func (r *Replay) once(ctx context.Context, batch []aggregator.Delivery, drive bo
 	}
 	r.dry()
 	return r.process(ctx, batch, r.Aggregator.Count)
+}
+
+// drive applies a record to the table and shows an observer what that did.
+func (r *Replay) drive(ctx context.Context, x *aggregator.Delivery) (applied bool, err error) {
+	watch := r.watch()
+	watch.before(*x)
+	if *x, applied, err = r.driver.apply(ctx, *x); err != nil || !applied {
+		return false, err
+	}
+	return true, watch.after(ctx, *x)
 }
 
 // dry puts a table before the aggregator, where it is to write nothing, that
@@ -175,6 +190,9 @@ func (r *Replay) process(ctx context.Context, batch []aggregator.Delivery, do st
 	for attempt := 1; ; attempt++ {
 		report := do(ctx, batch, r.clock())
 		r.report.add(report)
+		if err := r.watch().reported(ctx, report); err != nil {
+			return err
+		}
 		if len(report.Failures) == 0 {
 			return nil
 		}
@@ -210,6 +228,10 @@ func (r *Replay) clock() aggregator.Clock {
 	}
 	return r.Clock
 }
+
+// Now is the time that the ledger is drawn up at, epoch ms: that of the newest
+// record by the replay's clock.
+func (r *Replay) Now() int64 { return r.groups.last }
 
 // close draws up the ledger of every quota that the recording touched.
 func (r *Replay) close(ctx context.Context) error {

@@ -44,27 +44,9 @@ func marshal(t *testing.T, value any) string {
 	return string(text)
 }
 
-func TestAge(t *testing.T) {
-	now := time.UnixMilli(1_000_000)
-	for _, test := range []struct {
-		name    string
-		records []events.Record
-		want    int64
-	}{
-		{"no records", nil, 0},
-		{"the oldest counts", []events.Record{{Time: 999_000}, {Time: 400_500}, {Time: 999_999}}, 599_500},
-		{"one from the future", []events.Record{{Time: 1_000_001}}, 0},
-		{"one that has no time", []events.Record{{Err: errors.New("no record")}, {Time: 999_999}}, 1},
-	} {
-		if got := age(test.records, now); got != test.want {
-			t.Errorf("%s: %d ms, want %d", test.name, got, test.want)
-		}
-	}
-}
-
 func TestWithReserve(t *testing.T) {
 	start := time.Now()
-	h := &handler{reserve: 2 * time.Second, now: func() time.Time { return start }}
+	h := &handler{aggregator.Function{Now: func() time.Time { return start }}, 2 * time.Second}
 
 	ctx, cancel := h.withReserve(t.Context())
 	if deadline, ok := ctx.Deadline(); ok {
@@ -124,14 +106,14 @@ func clock(start time.Time, tick time.Duration) func() time.Time {
 var started = time.Date(2026, 11, 30, 10, 0, 0, 0, time.UTC)
 
 func testHandler(store table.Store, log, metrics io.Writer) *handler {
-	return &handler{
-		aggregator: &aggregator.Aggregator{Store: store, Windows: []events.Window{events.Daily}},
-		table:      "limits",
-		names:      aggregator.NewPseudonyms("key"),
-		log:        slog.New(slog.NewJSONHandler(log, nil)),
-		metrics:    metrics,
-		now:        clock(started, 1500*time.Microsecond),
-	}
+	return &handler{Function: aggregator.Function{
+		Aggregator: &aggregator.Aggregator{Store: store, Windows: []events.Window{events.Daily}},
+		Table:      "limits",
+		Names:      aggregator.NewPseudonyms("key"),
+		Log:        slog.New(slog.NewJSONHandler(log, nil)),
+		Metrics:    metrics,
+		Now:        clock(started, 1500*time.Microsecond),
+	}}
 }
 
 // insert is the record of a bucket's first use.

@@ -53,20 +53,20 @@ func newHandler(ctx context.Context, environment map[string]string, log *slog.Lo
 	if err != nil {
 		return nil, err
 	}
-	return &handler{
-		aggregator: &aggregator.Aggregator{
+	function := aggregator.Function{
+		Aggregator: &aggregator.Aggregator{
 			Store:       dynamo.New(dynamodb.NewFromConfig(aws), c.Table),
 			Windows:     c.windows,
 			Retention:   time.Duration(c.UsageDays) * 24 * time.Hour,
 			Concurrency: c.Concurrency,
 		},
-		table:   c.Table,
-		reserve: c.Reserve,
-		names:   aggregator.NewPseudonyms(c.HashKey),
-		log:     log,
-		metrics: os.Stdout,
-		now:     time.Now,
-	}, nil
+		Table:   c.Table,
+		Names:   aggregator.NewPseudonyms(c.HashKey),
+		Log:     log,
+		Metrics: os.Stdout,
+		Now:     time.Now,
+	}
+	return &handler{function, c.Reserve}, nil
 }
 
 // requestTimeout ends one attempt of a request, so that a connection that hangs

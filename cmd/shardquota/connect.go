@@ -15,8 +15,8 @@ type connection struct {
 	streams *dynamodbstreams.Client
 }
 
-func connect(ctx context.Context, endpoint string) (connection, error) {
-	config, err := awsconfig.LoadDefaultConfig(ctx)
+func connect(ctx context.Context, endpoint string, options ...func(*awsconfig.LoadOptions) error) (connection, error) {
+	config, err := awsconfig.LoadDefaultConfig(ctx, options...)
 	if err != nil {
 		return connection{}, err
 	}

@@ -16,7 +16,7 @@ import (
 // Exit codes.
 const (
 	exitFine    = 0
-	exitUnsound = 1 // a record was rejected, or a ledger is not conserved
+	exitUnsound = 1 // a record was rejected or lost, or a ledger is not conserved
 	exitUsage   = 2 // bad usage, or input or a table that cannot be read or written
 )
 
@@ -25,6 +25,7 @@ var errUnsound = errors.New("records were rejected or a ledger is not conserved"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends at once what takes its time to end
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -40,6 +41,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(replayCommand())
+	root.AddCommand(inspectCommand())
+	root.AddCommand(recordCommand(), runCommand(), demoCommand())
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -47,7 +50,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	switch err := root.ExecuteContext(ctx); {
 	case err == nil:
 		return exitFine
-	case errors.Is(err, errUnsound):
+	case errors.Is(err, errUnsound), errors.Is(err, errLost):
 		fmt.Fprintf(stderr, "shardquota: %v\n", err)
 		return exitUnsound
 	default:

@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "write the golden reports anew; review e
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"shardquota": func() { os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) },
+		"shardquota": main,
 	})
 }
 

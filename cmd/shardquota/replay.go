@@ -13,6 +13,7 @@ import (
 
 	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/aggregator/replay"
+	"github.com/shardquota/shardquota/cmd/shardquota/history"
 	"github.com/shardquota/shardquota/events"
 	"github.com/shardquota/shardquota/table/dynamo"
 	"github.com/shardquota/shardquota/table/memory"
@@ -33,6 +34,7 @@ type replayFlags struct {
 	format    string
 	windows   string
 	usageDays int
+	html      string
 }
 
 func replayCommand() *cobra.Command {
@@ -77,6 +79,7 @@ bad usage or on input or a table that cannot be read or written.`,
 	flags.BoolVar(&f.ids, "ids", false, "show entity ids, which are often secrets; otherwise the pseudonyms of SHARDQUOTA_HASH_KEY, or numbers")
 	flags.StringVar(&f.format, "format", "text", "`text|json`")
 	flags.StringVar(&f.windows, "windows", "hourly,daily", "`list` of windows that usage is counted in: hourly, daily, monthly")
+	flags.StringVar(&f.html, "html", "", "write a page with charts to this `file` too")
 	flags.IntVar(&f.usageDays, "usage-days", 90, "days that usage outlives its window, 0 for ever")
 	return cmd
 }
@@ -97,6 +100,8 @@ func (f *replayFlags) check() error {
 		return errors.New("--dump writes a table in memory and does not go with --table")
 	case f.dump != "" && !writable(f.dump):
 		return fmt.Errorf("--dump: %s cannot be written as a file", f.dump)
+	case f.html != "" && !writable(f.html):
+		return fmt.Errorf("--html: %s cannot be written as a file", f.html)
 	case inMemory && f.endpoint != "":
 		return errors.New("--endpoint-url is the endpoint of --table, which is not given")
 	}
@@ -114,9 +119,12 @@ func writable(name string) bool {
 }
 
 func (f *replayFlags) run(ctx context.Context, files []string, stdin io.Reader, stdout, stderr io.Writer) error {
-	run, store, err := f.replay(ctx)
+	run, err := f.replay(ctx)
 	if err != nil {
 		return err
+	}
+	if f.html != "" {
+		run.Observe = run.past.Observe
 	}
 	input := newInput(files, stdin, stderr)
 	defer input.Close()
@@ -133,12 +141,18 @@ func (f *replayFlags) run(ctx context.Context, files []string, stdin io.Reader, 
 		return f.explain(err, report)
 	}
 	if f.dump != "" {
-		if err := dumpTable(f.dump, store.Items()); err != nil {
+		if err := dumpTable(f.dump, run.store.Items()); err != nil {
 			return err
 		}
 	}
-	if err := f.write(stdout, report); err != nil {
+	name := naming(f.ids)
+	if err := f.write(stdout, report, name); err != nil {
 		return err
+	}
+	if f.html != "" {
+		if err := run.draw(ctx, f.html, files, report, name); err != nil {
+			return err
+		}
 	}
 	return unsound(report)
 }
@@ -156,42 +170,50 @@ func unsound(report *replay.Report) error {
 	}
 }
 
-// replay sets a run up. The store is that of a table in memory, nil otherwise.
-func (f *replayFlags) replay(ctx context.Context) (*replay.Replay, *memory.Store, error) {
+// replayRun is a replay and the table that it is over.
+type replayRun struct {
+	*replay.Replay
+	store  *memory.Store // nil where the table is not in memory
+	shards shardsOf
+	past   history.Builder
+}
+
+// replay sets a run up.
+func (f *replayFlags) replay(ctx context.Context) (*replayRun, error) {
 	windows, err := events.ParseWindows(f.windows)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--windows: %w", err)
+		return nil, fmt.Errorf("--windows: %w", err)
 	}
-	run, store, err := f.open(ctx)
+	run, err := f.open(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if run.Clock, err = f.clock(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	run.Aggregator.Windows = windows
 	run.Aggregator.Retention = time.Duration(f.usageDays) * 24 * time.Hour
 	run.BatchSize, run.Redeliver, run.DryRun = f.batchSize, f.redeliver, f.dryRun
 	run.Backoff = 200 * time.Millisecond
-	return run, store, nil
+	return run, nil
 }
 
-func (f *replayFlags) open(ctx context.Context) (*replay.Replay, *memory.Store, error) {
+func (f *replayFlags) open(ctx context.Context) (*replayRun, error) {
 	if f.table == "" {
 		store := memory.New()
 		if f.preload != "" {
 			if err := loadItems(f.preload, store.Put); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 		}
-		return replay.InMemory(store), store, nil
+		return &replayRun{Replay: replay.InMemory(store), store: store, shards: shardsInMemory(store)}, nil
 	}
 	service, err := connect(ctx, f.endpoint)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	store := dynamo.New(service.table, f.table)
-	return replay.Again(store, store.Get), nil, nil
+	return &replayRun{Replay: replay.Again(store, store.Get), shards: shardsOnTable(store)}, nil
 }
 
 // clock is the time of batches: as asked for, the wall clock's against a real
@@ -219,8 +241,7 @@ func (f *replayFlags) explain(err error, report *replay.Report) error {
 	return err
 }
 
-func (f *replayFlags) write(w io.Writer, report *replay.Report) error {
-	name := naming(f.ids)
+func (f *replayFlags) write(w io.Writer, report *replay.Report, name replay.Naming) error {
 	if f.format == "json" {
 		return report.WriteJSON(w, name)
 	}

@@ -57,8 +57,8 @@ type Shard struct {
 
 // Position is how far a shard is done. The zero value is its beginning.
 type Position struct {
-	After string // the sequence number of the last record before which nothing is left; "" for none
-	Ended bool   // the shard was read to its end, and all of it is done
+	After string `json:"after,omitempty"` // the sequence number of the last record before which nothing is left; "" for none
+	Ended bool   `json:"ended,omitempty"` // the shard was read to its end, and all of it is done
 }
 
 // Mapping is one event source mapping. It is not safe for concurrent use.

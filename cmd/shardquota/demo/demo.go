@@ -92,7 +92,7 @@ func New(ctx context.Context, config Config) (*Demo, error) {
 
 const (
 	drawn  = 4                      // shards that a use asks before it is rejected
-	batch  = 300 * time.Millisecond // how often the aggregator gets what is there
+	batch  = 500 * time.Millisecond // how often the aggregator gets what is there, as one batch
 	redraw = 250 * time.Millisecond
 )
 
@@ -187,16 +187,11 @@ func (d *Demo) process(ctx context.Context, finished <-chan struct{}) error {
 			done = true
 		case <-tick.C:
 		}
-		for {
-			records, err := d.stream.next(1000)
-			if err != nil {
-				return err
-			}
-			if len(records) == 0 {
-				break
-			}
-			d.apply(ctx, records)
+		records, err := d.stream.next()
+		if err != nil {
+			return err
 		}
+		d.apply(ctx, records)
 	}
 	return ctx.Err()
 }

@@ -43,11 +43,11 @@ func (s *stream) length() int {
 	return len(s.written)
 }
 
-// next takes so many records off the stream, fewer where there are no more.
-func (s *stream) next(most int) ([]events.Record, error) {
+// next takes all records off the stream that there are.
+func (s *stream) next() ([]events.Record, error) {
 	s.mu.Lock()
-	taken := s.written[:min(most, len(s.written))]
-	s.written = s.written[len(taken):]
+	taken := s.written
+	s.written = nil
 	s.mu.Unlock()
 	records := make([]events.Record, len(taken))
 	for i, w := range taken {

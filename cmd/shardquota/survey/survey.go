@@ -1,0 +1,334 @@
+// Package survey says how the buckets of one entity and resource stand at an
+// instant: shards, grants, coverage, ledgers, windows, schedules and usage. It
+// computes and does not draw.
+package survey
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/shardquota/shardquota/cmd/shardquota/history"
+	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
+)
+
+// Survey is how a group stands. Times are epoch ms and amounts millitokens.
+type Survey struct {
+	Now      int64   `json:"now"`
+	Count    int     `json:"count"` // shard 0's, or where it cannot be read the highest of the others
+	Shards   []Shard `json:"shards"`
+	Quotas   []Quota `json:"quotas"`
+	Limits   []Terms `json:"limits"`
+	Boundary *int64  `json:"next_boundary"` // when a schedule, a reset or the end of a window next changes something
+	Usage    []Usage `json:"usage"`         // newest first
+	Faults   []Fault `json:"faults"`        // what cannot be read
+}
+
+// Fault is an item that cannot be read, in whole or in part.
+type Fault struct {
+	Item  string `json:"item"` // shard 3, usage item 2
+	Cause string `json:"cause"`
+}
+
+// Presence says whether a shard's item is there.
+type Presence string
+
+// The presences of a shard.
+const (
+	There       Presence = "there"
+	Missing     Presence = "missing" // within the shard count, but never created or deleted since
+	Undecodable Presence = "undecodable"
+)
+
+// Shard is one bucket item.
+type Shard struct {
+	Index    int      `json:"index"`
+	Presence Presence `json:"presence"`
+	Count    int      `json:"count,omitempty"`
+	Refilled int64    `json:"rf,omitempty"`
+	Valid    *int64   `json:"vu,omitempty"`
+	Disabled bool     `json:"disabled,omitempty"`
+	Bypass   int64    `json:"bypass_until,omitempty"` // nothing on it is enforced until then
+	Broken   string   `json:"broken,omitempty"`       // why its schedules cannot be read
+	Meter    *Meter   `json:"wcu,omitempty"`
+	Limits   []Limit  `json:"limits,omitempty"`
+}
+
+// Meter is the write meter, dripped to now.
+type Meter struct {
+	Level    int64 `json:"level"`
+	Capacity int64 `json:"capacity"`
+}
+
+// Limit is one limit on one shard, as stored.
+type Limit struct {
+	Name    string  `json:"name"`
+	Balance int64   `json:"balance"`
+	Ceiling int64   `json:"ceiling"`
+	TopUp   int64   `json:"topup,omitempty"`
+	Quota   bool    `json:"quota"`
+	Current bool    `json:"current"`         // of a quota: its grant is of the period that holds now
+	Grant   int     `json:"grant,omitempty"` // of a quota: the shard count its grant is sized at
+	Legacy  bool    `json:"legacy,omitempty"`
+	Window  *Window `json:"window,omitempty"`
+	Soft    int64   `json:"soft_until,omitempty"`
+}
+
+// Terms are a limit's terms, taken from the lowest shard that has it.
+type Terms struct {
+	Name     string `json:"name"`
+	Kind     string `json:"kind"` // dripping, calendar, session, meter
+	Capacity int64  `json:"capacity"`
+	Refill   int64  `json:"refill"`
+	Period   int64  `json:"period"`
+	Base     int64  `json:"base_capacity"`
+	Schedule string `json:"schedule,omitempty"` // cron fields and terms, and the zone
+	Resets   string `json:"resets,omitempty"`   // cron fields, and the zone
+	Length   int64  `json:"window_length,omitempty"`
+	Next     *int64 `json:"next,omitempty"` // when these terms next change, or the quota is next restored
+	Broken   string `json:"broken,omitempty"`
+}
+
+// WindowState says how a session window stands on a shard.
+type WindowState string
+
+// The states of a window.
+const (
+	Unopened WindowState = "unopened" // no use has opened one
+	Applied  WindowState = "applied"  // live, and the balance reflects it
+	Pending  WindowState = "pending"  // live, but this shard has not rolled into it
+	Ended    WindowState = "ended"
+)
+
+// Window is a session window on a shard.
+type Window struct {
+	State WindowState `json:"state"`
+	Start *int64      `json:"start,omitempty"`
+	End   *int64      `json:"end,omitempty"`
+}
+
+// Usage is what was consumed in one window of time, in tokens.
+type Usage struct {
+	Window   string            `json:"window"`
+	Start    string            `json:"start"`
+	Counters map[string]string `json:"counters"`
+	Events   string            `json:"events"`
+}
+
+// Found is what was read of a group.
+type Found struct {
+	Shards []table.Sibling // by index
+	Usage  []table.Item    // newest first
+}
+
+// Take draws up the survey of a group at now, epoch ms.
+func Take(found Found, now int64) *Survey {
+	s := &Survey{Now: now, Shards: []Shard{}, Quotas: []Quota{}, Limits: []Terms{}, Usage: []Usage{}, Faults: []Fault{}}
+	s.Count = count(found.Shards)
+	for index, sibling := range found.Shards[:shown(found.Shards, s.Count)] {
+		s.Shards = append(s.Shards, s.shard(index, sibling))
+	}
+	buckets := table.Buckets(found.Shards)
+	for _, name := range names(buckets) {
+		s.Limits = append(s.Limits, terms(name, buckets, now))
+		if slices.ContainsFunc(buckets, func(b *quota.Bucket) bool { return isQuota(b, name) }) {
+			s.Quotas = append(s.Quotas, s.cover(name, buckets))
+		}
+	}
+	s.boundary()
+	s.readUsage(found.Usage)
+	return s
+}
+
+// Empty reports whether no bucket was found at all, not even one that cannot be
+// read.
+func (s *Survey) Empty() bool {
+	return !slices.ContainsFunc(s.Shards, func(shard Shard) bool { return shard.Presence != Missing })
+}
+
+// Sound reports whether every item can be read and every ledger is conserved.
+func (s *Survey) Sound() bool {
+	return len(s.Faults) == 0 && !slices.ContainsFunc(s.Quotas, func(q Quota) bool { return !q.Conserved })
+}
+
+func count(siblings []table.Sibling) int {
+	if len(siblings) > 0 && siblings[0].Bucket != nil {
+		return siblings[0].Bucket.Count
+	}
+	highest := 1
+	for _, b := range table.Buckets(siblings) {
+		highest = max(highest, b.Count)
+	}
+	return highest
+}
+
+// shown is how many shards there are to show: those within the count, and any
+// beyond it that are there nevertheless.
+func shown(siblings []table.Sibling, count int) int {
+	n := min(count, len(siblings))
+	for index, sibling := range siblings {
+		if sibling.Bucket != nil || sibling.Broken != nil {
+			n = max(n, index+1)
+		}
+	}
+	return n
+}
+
+func (s *Survey) fault(item string, cause error) {
+	s.Faults = append(s.Faults, Fault{item, cause.Error()})
+}
+
+func (s *Survey) shard(index int, sibling table.Sibling) Shard {
+	if sibling.Broken != nil {
+		s.fault(shardName(index), sibling.Broken)
+		return Shard{Index: index, Presence: Undecodable}
+	}
+	if sibling.Bucket == nil {
+		return Shard{Index: index, Presence: Missing}
+	}
+	b := &sibling.Bucket.Bucket
+	shard := Shard{
+		Index: index, Presence: There, Count: b.Count, Refilled: b.Refilled, Valid: b.Valid, Disabled: b.Disabled,
+	}
+	if err := b.Readable(s.Now); err != nil {
+		s.fault(shardName(index), err)
+		shard.Broken = err.Error()
+	}
+	if b.Bypass > s.Now {
+		shard.Bypass = b.Bypass
+	}
+	for i := range b.Limits {
+		if limit := &b.Limits[i]; limit.Kind() == quota.Meter {
+			shard.Meter = &Meter{history.MeterLevel(b, s.Now), limit.Base.Capacity}
+		} else {
+			shard.Limits = append(shard.Limits, stand(b, limit, s.Now))
+		}
+	}
+	return shard
+}
+
+// stand is how one limit stands. Where its schedule cannot be read, its base
+// capacity stands in for the one in force.
+func stand(b *quota.Bucket, limit *quota.Limit, now int64) Limit {
+	params, err := limit.Effective(now)
+	if err != nil {
+		params = limit.Base
+	}
+	l := Limit{
+		Name: limit.Name, Balance: limit.Balance, Ceiling: limit.Ceiling(b.Count, params.Capacity), TopUp: limit.TopUp,
+		Quota: limit.IsQuota(), Current: true,
+	}
+	if limit.Soft > now {
+		l.Soft = limit.Soft
+	}
+	if l.Quota {
+		l.Current = limit.Current(b.Refilled, now)
+		l.Grant, l.Legacy = limit.GrantCount(b.Count, params.Capacity), limit.Grant == nil
+	}
+	if limit.Kind() == quota.Session {
+		l.Window = window(limit.Window, b.Refilled, l.Current, now)
+	}
+	return l
+}
+
+func window(w quota.Window, refilled int64, current bool, now int64) *Window {
+	if w.Start == nil {
+		return &Window{State: Unopened}
+	}
+	seen := &Window{State: Applied, Start: w.Start, End: new(*w.Start + w.Length)}
+	applied := refilled
+	if w.Applied != nil {
+		applied = *w.Applied
+	}
+	switch {
+	case *seen.End <= now:
+		seen.State = Ended
+	case !current && *w.Start > applied:
+		seen.State = Pending
+	}
+	return seen
+}
+
+// names lists the limits on any shard but the write meter, sorted.
+func names(buckets []*quota.Bucket) []string {
+	var names []string
+	for _, b := range buckets {
+		for i := range b.Limits {
+			if name := b.Limits[i].Name; name != quota.WriteMeter {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+var kinds = map[quota.Kind]string{
+	quota.Dripping: "dripping", quota.Calendar: "calendar", quota.Session: "session", quota.Meter: "meter",
+}
+
+// terms reads a limit's terms off the lowest shard that has it.
+func terms(name string, buckets []*quota.Bucket, now int64) Terms {
+	at := slices.IndexFunc(buckets, func(b *quota.Bucket) bool { return b.Limit(name) != nil })
+	b, limit := buckets[at], buckets[at].Limit(name)
+	t := Terms{
+		Name: name, Kind: kinds[limit.Kind()], Base: limit.Base.Capacity,
+		Schedule: schedule(limit.Schedule), Resets: zoned(strings.Join(limit.Resets.Crons(), "; "), limit.Resets.Zone()), Length: limit.Window.Length,
+	}
+	params, err := limit.Effective(now)
+	if err = cmp.Or(b.Broken, err); err != nil {
+		t.Broken, params = err.Error(), limit.Base
+	} else {
+		t.Next = next(limit, now)
+	}
+	t.Capacity, t.Refill, t.Period = params.Capacity, params.Refill, params.Period
+	return t
+}
+
+// schedule renders the entries of a schedule as cron fields and what holds while
+// they match; the first that does counts.
+func schedule(s quota.Schedule) string {
+	var entries []string
+	for _, e := range s.Entries() {
+		var terms []string
+		for _, term := range []struct {
+			format string
+			value  int64
+		}{{"scale %s", e.Scale}, {"capacity %s", 1000 * e.Capacity}, {"refill %s", 1000 * e.Refill}, {"each %s s", 1000 * e.Period}} {
+			if term.value != 0 {
+				terms = append(terms, fmt.Sprintf(term.format, table.Tokens(term.value)))
+			}
+		}
+		entries = append(entries, e.Cron+" "+strings.Join(terms, " "))
+	}
+	return zoned(strings.Join(entries, "; "), s.Zone())
+}
+
+// zoned adds the zone that crons are in.
+func zoned(crons, zone string) string {
+	if crons == "" {
+		return ""
+	}
+	return crons + " " + cmp.Or(zone, "UTC")
+}
+
+// next is the first boundary of one limit after now, nil where time changes
+// nothing about it.
+func next(limit *quota.Limit, now int64) *int64 {
+	alone := &quota.Bucket{Count: 1, Limits: []quota.Limit{*limit}}
+	if boundary, ok := alone.NextBoundary(now); ok && boundary > now {
+		return &boundary
+	}
+	return nil
+}
+
+// boundary is the first of all limits' boundaries.
+func (s *Survey) boundary() {
+	for _, t := range s.Limits {
+		if t.Next != nil && (s.Boundary == nil || *t.Next < *s.Boundary) {
+			s.Boundary = t.Next
+		}
+	}
+}
