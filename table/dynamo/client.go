@@ -41,13 +41,14 @@ type ClientAPI interface {
 type Client struct {
 	*Store
 	client ClientAPI
+	shapes takeShapes
 }
 
 var _ table.Client = (*Client)(nil)
 
 // NewClient returns the table of that name (or ARN).
 func NewClient(client ClientAPI, tableName string, options ...Option) *Client {
-	return &Client{New(client, tableName, options...), client}
+	return &Client{New(client, tableName, options...), client, newTakeShapes()}
 }
 
 // charge makes an update that must not land twice, and returns the item as it
@@ -61,40 +62,6 @@ func (c *Client) charge(ctx context.Context, operation string, key table.Key, e 
 		return table.Taken{}, err
 	}
 	return table.Taken{Applied: !refused, Item: item}, nil
-}
-
-// Take implements table.Client.
-func (c *Client) Take(ctx context.Context, key table.Key, take table.Take) (table.Taken, error) {
-	if err := take.Sound(); err != nil {
-		return table.Taken{}, fmt.Errorf("take: %w", err)
-	}
-	return c.charge(ctx, "take", key, takeExpression(take))
-}
-
-func takeExpression(take table.Take) *expression {
-	e := newExpression()
-	now := e.number(take.Now)
-	after := func(attribute string) string { return e.name(attribute) + " > " + now }
-	e.require(e.exists(table.AttrPK))
-	e.require(either(e.absent(table.AttrDisabled), e.name(table.AttrDisabled)+" = "+e.value(&types.AttributeValueMemberBOOL{})))
-	e.require(either(e.absent(table.AttrTTL), e.name(table.AttrTTL)+" > "+e.number(take.Now/1000)))
-	e.require(either(e.absent(table.AttrValid), after(table.AttrValid)))
-	if meter := table.Attr(quota.WriteMeter, table.FieldBalance); take.Hot {
-		e.require(e.exists(meter))
-	} else {
-		e.require(e.atLeast(meter, quota.WriteCost))
-	}
-	for _, limit := range slices.Sorted(maps.Keys(take.Amounts)) {
-		amount, balance := take.Amounts[limit], table.Attr(limit, table.FieldBalance)
-		// A soft limit admits whatever its balance, but not where it has none: an
-		// addition would make an item with part of a limit.
-		soft := both(after(table.Attr(limit, table.FieldSoft)), e.exists(balance))
-		e.require(e.exists(table.Attr(limit, table.FieldCapacity)))
-		e.require(either(e.atLeast(balance, amount), soft))
-		e.charge(limit, amount, -amount)
-	}
-	e.charge(quota.WriteMeter, quota.WriteCost, -quota.WriteCost)
-	return e
 }
 
 // charge adds to the total consumed and to the balance of a limit.

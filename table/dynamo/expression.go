@@ -18,6 +18,23 @@ type expression struct {
 	aliases map[string]string // alias by attribute
 
 	sets, adds, removes, conditions []string
+
+	rendered *text // nil until it is final
+}
+
+// text is what an expression says.
+type text struct {
+	update, condition *string
+	fits              error // why the service does not take it
+}
+
+// render makes the text, once: what is said after that is not in it.
+func (e *expression) render() text {
+	if e.rendered == nil {
+		e.rendered = &text{update: e.update(), condition: e.condition()}
+		e.rendered.fits = e.rendered.check()
+	}
+	return *e.rendered
 }
 
 func newExpression() *expression {
@@ -73,8 +90,10 @@ const (
 
 // fits reports whether the update is one that the service takes. The error
 // wraps table.ErrRequest.
-func (e *expression) fits() error {
-	update, condition := deref(e.update()), deref(e.condition())
+func (e *expression) fits() error { return e.render().fits }
+
+func (t *text) check() error {
+	update, condition := deref(t.update), deref(t.condition)
 	if len(update) > maxExpression || len(condition) > maxExpression || operators(condition) > maxOperators {
 		return fmt.Errorf("%w: too many limits at once", table.ErrRequest)
 	}

@@ -59,6 +59,44 @@ func TestServiceErrors(t *testing.T) {
 	}
 }
 
+// Of what may pass, some says that too much came at once, and that the service
+// is there.
+func TestThrottling(t *testing.T) {
+	for code, throttled := range map[string]bool{
+		"ProvisionedThroughputExceededException": true,
+		"ThrottlingException":                    true,
+		"RequestLimitExceeded":                   true,
+		"TransactionConflictException":           true,
+		"TransactionInProgressException":         true,
+
+		"InternalServerError":              false,
+		"ServiceUnavailable":               false,
+		"ReplicatedWriteConflictException": false,
+		"RequestTimeoutException":          false,
+		"ValidationException":              false,
+	} {
+		store := dynamo.NewClient(answering(http.StatusBadRequest, service(code, "no")), "t")
+		for _, call := range calls {
+			if _, err := call.do(t.Context(), store); errors.Is(err, table.ErrThrottled) != throttled {
+				t.Errorf("%s: %s: %v; throttled should be %t", call.name, code, err, throttled)
+			}
+		}
+	}
+	for reason, throttled := range map[string]bool{
+		"TransactionConflict": true, "ThrottlingError": true, "ProvisionedThroughputExceeded": true, "ValidationError": false,
+	} {
+		client := fake{transact: func(*dynamodb.TransactWriteItemsInput) (*dynamodb.TransactWriteItemsOutput, error) {
+			return nil, &types.TransactionCanceledException{CancellationReasons: reasons(reason, nil, "None", nil)}
+		}}
+		if _, err := dynamo.New(client, "t").Create(t.Context(), creation()); errors.Is(err, table.ErrThrottled) != throttled {
+			t.Errorf("%s: %v; throttled should be %t", reason, err, throttled)
+		}
+	}
+	if !errors.Is(table.ErrThrottled, table.ErrRetry) {
+		t.Error("what is throttled may pass")
+	}
+}
+
 // An answer that is none of the service's own.
 func TestBrokenAnswers(t *testing.T) {
 	for _, c := range []struct {

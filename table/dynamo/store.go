@@ -123,11 +123,12 @@ func itemKey(pk, sk string) table.Item {
 // not hold, and then item is the item as it is; else it is the item as it was
 // left, if the update asks for that. item is nil where there is none.
 func (s *Store) update(ctx context.Context, operation string, key table.Item, e *expression, want types.ReturnValue, options ...func(*dynamodb.Options)) (item table.Item, refused bool, err error) {
+	says := e.render()
 	output, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName:                           &s.table,
 		Key:                                 key,
-		UpdateExpression:                    e.update(),
-		ConditionExpression:                 e.condition(),
+		UpdateExpression:                    says.update,
+		ConditionExpression:                 says.condition,
 		ExpressionAttributeNames:            e.names,
 		ExpressionAttributeValues:           e.values,
 		ReturnValues:                        want,

@@ -82,6 +82,47 @@ var takeCases = []testCase{
 			}
 		}
 	}},
+	{"a hot take may put the write meter into debt, and no other", func(f *fixture) {
+		for _, c := range []struct {
+			name       string
+			meter      any
+			cool, warm bool
+		}{
+			{"a write left", 1000, true, true}, {"not quite one", 999, false, true}, {"debt", -70_000, false, true}, {"no meter", nil, false, false},
+		} {
+			for _, hot := range []bool{false, true, false} { // whatever was asked before
+				item := bucket(first, limit(rpm, 5000, 60_000), attrs{"b_wcu_tk": c.meter})
+				f.raw.Put(f, item)
+				taken, err := f.client().Take(f.Context(), first, table.Take{Amounts: map[string]int64{rpm: 1000}, Now: now, Hot: hot})
+				if hot && c.warm || !hot && c.cool {
+					f.written(c.name, taken, err, charged(item, map[string]int64{rpm: 1000}))
+				} else {
+					f.refused(c.name, taken, err, item)
+				}
+			}
+		}
+		item := bucket(first, limit(rpm, 999, 60_000), attrs{"vu": now})
+		f.raw.Put(f, item)
+		for _, amounts := range []map[string]int64{{rpm: 1000}, nil} {
+			taken, err := f.client().Take(f.Context(), first, table.Take{Amounts: amounts, Now: now, Hot: true})
+			f.refused("nothing else is allowed", taken, err, item)
+		}
+	}},
+	{"takes of other limits, and of others at other times", func(f *fixture) {
+		item := bucket(first, limit("a", 100, 60_000), limit("b", 100, 60_000), attrs{"vu": now + 50})
+		f.raw.Put(f, item)
+		for i, amounts := range []map[string]int64{{"a": 1}, {"a": 2, "b": 3}, {"b": 4}, {"b": 5, "a": 6}, nil, {"a": 7}} {
+			taken, err := f.take(amounts, now+int64(i))
+			f.written("take", taken, err, charged(item, amounts))
+			item = charged(item, amounts)
+		}
+		for _, amounts := range []map[string]int64{{"a#b": 1}, {"a": 1, "b#": 1}, {"": 1}, {"a": 1, "b": 89}} {
+			taken, err := f.take(amounts, now)
+			f.refused("of what is not there", taken, err, item)
+		}
+		taken, err := f.take(map[string]int64{"a": 1}, now+50)
+		f.refused("too late", taken, err, item)
+	}},
 	{"the expiry is in seconds, now in milliseconds", func(f *fixture) {
 		item := bucket(first, limit(rpm, 5000, 60_000), attrs{"ttl": now/1000 + 1})
 		f.raw.Put(f, item)

@@ -1,0 +1,132 @@
+package dynamo
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
+)
+
+// Take implements table.Client.
+func (c *Client) Take(ctx context.Context, key table.Key, take table.Take) (table.Taken, error) {
+	if err := take.Sound(); err != nil {
+		return table.Taken{}, fmt.Errorf("take: %w", err)
+	}
+	limits := slices.Sorted(maps.Keys(take.Amounts))
+	return c.charge(ctx, "take", key, c.shapes.of(limits, take.Hot).filled(limits, take))
+}
+
+// takeShapes keeps what the takes of a set of limits have in common: their
+// text, which costs more than all else about a take if it is made anew.
+type takeShapes struct {
+	cache *lru.Cache[string, *expression]
+}
+
+// maxShapes is how many sets of limits are remembered: a program has a few, but
+// what it is asked for may come from outside.
+const maxShapes = 256
+
+func newTakeShapes() takeShapes {
+	cache, err := lru.New[string, *expression](maxShapes)
+	if err != nil {
+		panic("dynamo: " + err.Error()) // of a size below 1
+	}
+	return takeShapes{cache}
+}
+
+func (s takeShapes) of(limits []string, hot bool) *expression {
+	key := shapeKey(limits, hot)
+	shape, ok := s.cache.Get(key)
+	if !ok {
+		shape = takeShape(limits, hot)
+		s.cache.Add(key, shape)
+	}
+	return shape
+}
+
+// shapeKey is another one for any other names, whatever is in them.
+func shapeKey(limits []string, hot bool) string {
+	var key strings.Builder
+	key.WriteString(strconv.FormatBool(hot))
+	for _, limit := range limits {
+		key.WriteString(strconv.Itoa(len(limit)))
+		key.WriteByte(' ')
+		key.WriteString(limit)
+	}
+	return key.String()
+}
+
+func takeExpression(take table.Take) *expression {
+	limits := slices.Sorted(maps.Keys(take.Amounts))
+	return takeShape(limits, take.Hot).filled(limits, take)
+}
+
+// Aliases of a take's values, those of its limits' amounts after them.
+const (
+	aliasNow     = ":0"
+	aliasSecond  = ":1"
+	aliasFalse   = ":2"
+	aliasWrite   = ":3" // what a write takes of the meter
+	aliasWritten = ":4" // and what that leaves it short of
+	fixedAliases = 5
+)
+
+func aliasAmount(i int) string { return ":" + strconv.Itoa(fixedAliases+2*i) }
+
+func aliasDebit(i int) string { return ":" + strconv.Itoa(fixedAliases+2*i+1) }
+
+// takeShape is a take of limits without its values.
+func takeShape(limits []string, hot bool) *expression {
+	e := newExpression()
+	after := func(attribute string) string { return e.name(attribute) + " > " + aliasNow }
+	e.require(e.exists(table.AttrPK))
+	e.require(either(e.absent(table.AttrDisabled), e.name(table.AttrDisabled)+" = "+aliasFalse))
+	e.require(either(e.absent(table.AttrTTL), e.name(table.AttrTTL)+" > "+aliasSecond))
+	e.require(either(e.absent(table.AttrValid), after(table.AttrValid)))
+	add := func(limit, consumed, balance string) {
+		e.adds = append(e.adds, e.name(table.Attr(limit, table.FieldConsumed))+" "+consumed, e.name(table.Attr(limit, table.FieldBalance))+" "+balance)
+	}
+	if meter := table.Attr(quota.WriteMeter, table.FieldBalance); hot {
+		e.require(e.exists(meter))
+	} else {
+		e.require(e.name(meter) + " >= " + aliasWrite)
+	}
+	add(quota.WriteMeter, aliasWrite, aliasWritten)
+	for i, limit := range limits {
+		amount, debit, balance := aliasAmount(i), aliasDebit(i), table.Attr(limit, table.FieldBalance)
+		// A soft limit admits whatever its balance, but not where it has none: an
+		// addition would make an item with part of a limit.
+		soft := both(after(table.Attr(limit, table.FieldSoft)), e.exists(balance))
+		e.require(e.exists(table.Attr(limit, table.FieldCapacity)))
+		e.require(either(e.name(balance)+" >= "+amount, soft))
+		add(limit, amount, debit)
+	}
+	e.render()
+	return e
+}
+
+// filled is a shape with the values of a take.
+func (e *expression) filled(limits []string, take table.Take) *expression {
+	full := *e
+	full.values = make(table.Item, fixedAliases+2*len(limits))
+	set := func(alias string, n int64) { full.values[alias] = table.N(strconv.FormatInt(n, 10)) }
+	set(aliasNow, take.Now)
+	set(aliasSecond, take.Now/1000)
+	set(aliasWrite, quota.WriteCost)
+	set(aliasWritten, -quota.WriteCost)
+	full.values[aliasFalse] = &types.AttributeValueMemberBOOL{}
+	for i, limit := range limits {
+		set(aliasAmount(i), take.Amounts[limit])
+		set(aliasDebit(i), -take.Amounts[limit])
+	}
+	return &full
+}
