@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .ONESHELL:
-.PHONY: help test soak mutants lint build replay synth bootstrap diff deploy destroy clean FORCE
+.PHONY: help test soak interop bench mutants lint build replay synth bootstrap diff deploy destroy clean FORCE
 
 # The recording that `make replay` runs the aggregator over.
 RECORDING ?= testdata/quota-walk.jsonl.gz
@@ -49,6 +49,20 @@ SOAK ?= 2m
 soak: node_modules/.package-lock.json ## Mixed load with faults and restarts, for SOAK=2m
 	go test -race -count=1 -v -timeout 0 -run '^(TestSoak|TestFaultsAtEveryRequestOfABatch)$$' ./cmd/aggregator \
 		-soak=$(SOAK) $(if $(SEED),-soak.seed=$(SEED)) -faults.every
+
+# How long make interop goes on.
+INTEROP ?= 3m
+
+interop: node_modules/.package-lock.json $(if $(SHARDQUOTA_PYTHON),,.venv/ready) ## zae-limiter's client and ours on one table, for INTEROP=3m
+	@if [ -e .venv/ready ]; then export SHARDQUOTA_PYTHON="$${SHARDQUOTA_PYTHON:-$$PWD/.venv/bin/python}"; fi
+	SHARDQUOTA_INTEROP=$(INTEROP) go test -race -count=1 -v -timeout 0 -run '^TestLoad$$' ./internal/interop
+
+# Which benchmarks make bench runs, and how often each.
+BENCH ?= .
+COUNT ?= 5
+
+bench: node_modules/.package-lock.json ## Measure the client: BENCH=REGEXP, COUNT=5 times each
+	go test -run '^$$' -bench '$(BENCH)' -benchtime 1s -count $(COUNT) ./limiter
 
 node_modules/.package-lock.json: package-lock.json
 	npm ci --no-audit --no-fund

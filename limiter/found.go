@@ -43,7 +43,7 @@ func (a *asking) found(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.amend(ctx, b, again, a.now)
+	return a.change(ctx, a.key.Group, a.now)
 }
 
 // first is shard 0 of a group that has none. Where other shards outlived it, it

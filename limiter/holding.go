@@ -67,11 +67,15 @@ func (l *Limiter) lookAt(ctx context.Context, group table.Group, now time.Time) 
 func (h holding) dressed(item table.Item, now time.Time) (table.Item, error) {
 	next, until := item.Clone(), now.Add(stampLife).UnixMilli()
 	h.admit(next, until)
+	keepStamp(next, item, table.AttrBypass, now)
 	h.relate(next)
 	if len(h.limits) == 0 {
 		return next, nil
 	}
 	set(next, bucketTerms(h.limits, until))
+	for _, l := range h.limits {
+		keepStamp(next, item, table.Attr(l.Name, table.FieldSoft), now)
+	}
 	h.strip(next)
 	next[table.AttrValid] = whole(0)
 	if h.own {
@@ -97,6 +101,14 @@ func (h holding) dressed(item table.Item, now time.Time) (table.Item, error) {
 		next[table.AttrTTL] = whole(expiry(&b.Bucket, now.UnixMilli()))
 	}
 	return next, nil
+}
+
+// keepStamp leaves a stamp that holds as it was: two operators at once would
+// otherwise put each other's aside for ever.
+func keepStamp(next, item table.Item, name string, now time.Time) {
+	if until, ok := item.Whole(name); ok && next[name] != nil && until > now.UnixMilli() {
+		next[name] = item[name]
+	}
 }
 
 // grant gives limits that are new on a bucket their part.
@@ -170,7 +182,8 @@ func (h holding) strip(item table.Item) {
 
 // changed is what makes one item another, as long as it says of all that is
 // changed what it said, but for the valid-until, and has the shard count that
-// parts were taken at.
+// parts were taken at. A valid-until of 0 is written also where it was 0: a use
+// that looked at the old terms may have stamped another meanwhile.
 func changed(from, to table.Item) table.Amendment {
 	a := table.Amendment{Set: table.Item{}}
 	expect := func(name string) {
@@ -179,7 +192,7 @@ func changed(from, to table.Item) table.Amendment {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(to)) {
-		if !equal(from[name], to[name]) {
+		if !equal(from[name], to[name]) || name == table.AttrValid && equal(to[name], whole(0)) {
 			a.Set[name] = to[name]
 			expect(name)
 		}

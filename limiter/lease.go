@@ -141,6 +141,9 @@ func (l *Limiter) settle(ctx context.Context, p *part, used quota.Demand) error 
 			return fmt.Errorf("%w: %.80s on %s", ErrUndefined, name, p.key.Resource)
 		}
 	}
+	if !p.bypassed {
+		taken.Bypass = 0 // whatever the stamp says, the balance had it and gave it
+	}
 	b, err := table.DecodeBucket(p.latest)
 	if err != nil {
 		return fmt.Errorf("shard %d: %w", p.key.Shard, err)
@@ -150,7 +153,7 @@ func (l *Limiter) settle(ctx context.Context, p *part, used quota.Demand) error 
 		corrections := p.corrections(b, taken, used, now, attempt == attempts-1)
 		settled, err := l.table.Settle(ctx, b, corrections)
 		if err != nil {
-			if errors.Is(err, table.ErrRetry) {
+			if errors.Is(err, table.ErrRetry) && !errors.Is(err, table.ErrThrottled) {
 				p.settled(givenBack(used), p.latest)
 			}
 			return err

@@ -71,6 +71,24 @@ func TestRelease(t *testing.T) {
 	})
 }
 
+// A bypassed bucket gives what it has, which it gets back, and beyond that what it
+// does not have, which it does not.
+func TestAReleaseUnderABypass(t *testing.T) {
+	everywhere(t, func(w *world) {
+		l := w.limiter(Limits("", Quota("calls", 60, "0 0 * * *")))
+		w.admit(l, acme, Amounts{"calls": 5})
+		w.noError(l.SetAccess(w.Context(), For(acme, model), Bypass))
+		w.admit(l, acme, Amounts{"calls": 1}) // looks at the terms, and so at the stamp
+		w.holds(acme, 0, "calls", "55", "6")
+		had, beyond := w.admit(l, acme, Amounts{"calls": 50}), w.admit(l, acme, Amounts{"calls": 20})
+		w.holds(acme, 0, "calls", "5", "76")
+		w.noError(beyond.Release(w.Context()))
+		w.holds(acme, 0, "calls", "5", "56")
+		w.noError(had.Release(w.Context()))
+		w.holds(acme, 0, "calls", "55", "6")
+	})
+}
+
 // What is given back lifts no balance above its ceiling (G8).
 func TestAReleaseStopsAtTheCeiling(t *testing.T) {
 	everywhere(t, func(w *world) {

@@ -132,6 +132,10 @@ func checkAll(limits []Limit) error {
 		if slices.ContainsFunc(limits[:i], func(other Limit) bool { return other.Name == l.Name }) {
 			return fmt.Errorf("%w %.80q: declared twice", ErrLimit, l.Name)
 		}
+		// One that is stored is read: here it never drips, whatever is in force.
+		if l.isQuota() && slices.ContainsFunc(l.Schedule, func(e quota.Entry) bool { return e.Refill != 0 }) {
+			return fmt.Errorf("%w %.80q: a quota has no Refill, in a schedule neither", ErrLimit, l.Name)
+		}
 		if len(l.Resets)+len(l.Schedule) == 0 {
 			continue
 		}

@@ -263,61 +263,107 @@ func (l *Limiter) spread(ctx context.Context, scope table.Scope) error {
 	return nil
 }
 
-// change brings what holds for a group to all of its shards.
+// change brings what holds for a group to all of its shards. It goes over them
+// until it finds nothing to change: meanwhile others may have changed what holds,
+// or have made shards by what held before.
 func (l *Limiter) change(ctx context.Context, group table.Group, now time.Time) error {
-	h, err := l.lookAt(ctx, group, now)
-	if err != nil && !errors.Is(err, ErrUndefined) {
-		return err
-	}
-	keys, err := l.table.Find(ctx, table.Scope(group))
-	if err != nil {
-		return err
-	}
-	zero, err := l.table.Read(ctx, group.At(0))
-	if err != nil {
-		return err
-	}
-	if zero != nil { // a limit that comes is shared out at the count that holds
-		if _, err := l.table.RaiseAndRead(ctx, group, zero.Count, now.UnixMilli()); err != nil {
-			return err
-		}
-		for shard := range zero.Count {
-			keys = append(keys, group.At(shard))
-		}
-	}
-	slices.SortFunc(keys, func(a, b table.Key) int { return a.Shard - b.Shard })
-	for _, key := range slices.Compact(keys) {
-		b, err := l.table.Read(ctx, key)
-		if err == nil && b != nil {
-			err = l.amend(ctx, b, h, now)
-		}
-		if err != nil {
-			return fmt.Errorf("shard %d: %w", key.Shard, err)
-		}
-	}
-	return nil
-}
-
-// amend brings what holds to one bucket, whatever others do to it meanwhile.
-func (l *Limiter) amend(ctx context.Context, b *table.Bucket, h holding, now time.Time) error {
 	for range attempts {
-		to, err := h.dressed(b.Item, now)
-		if err != nil {
-			return err
-		}
-		amendment := changed(b.Item, to)
-		if len(amendment.Remove) == 0 && onlyValid(amendment.Set) {
-			return nil
-		}
-		amended, err := l.table.Amend(ctx, b.Key.PK(), table.StateSK, amendment)
-		if err != nil || amended.Applied || amended.Item == nil {
-			return err
-		}
-		if b, err = amended.Bucket(); err != nil {
+		changed, err := l.sweep(ctx, group, now)
+		if err != nil || !changed {
 			return err
 		}
 	}
 	return ErrContended
+}
+
+// sweep brings what holds now to the shards that are there now, and reports
+// whether that changed any.
+func (l *Limiter) sweep(ctx context.Context, group table.Group, now time.Time) (changed bool, err error) {
+	h, err := l.lookAt(ctx, group, now)
+	if err != nil && !errors.Is(err, ErrUndefined) {
+		return false, err
+	}
+	shards, err := l.shards(ctx, group, now)
+	if err != nil {
+		return false, err
+	}
+	for _, b := range shards {
+		amended, err := l.amend(ctx, b, h, now)
+		if err != nil {
+			return false, fmt.Errorf("shard %d: %w", b.Shard, err)
+		}
+		changed = changed || amended
+	}
+	return changed, nil
+}
+
+// shards are those of a group, shard 0 first, raised to its count: a limit that
+// comes is shared out at the count that holds. Where there is no shard 0 they are
+// those that an index finds.
+func (l *Limiter) shards(ctx context.Context, group table.Group, now time.Time) ([]*table.Bucket, error) {
+	zero, err := l.table.Read(ctx, group.At(0))
+	if err != nil {
+		return nil, err
+	}
+	if zero == nil {
+		return l.findable(ctx, group)
+	}
+	family, err := l.table.RaiseAndRead(ctx, group, zero.Count, now.UnixMilli())
+	if err != nil {
+		return nil, err
+	}
+	var shards []*table.Bucket
+	for _, sibling := range family {
+		if sibling.Broken != nil {
+			return nil, sibling.Broken
+		}
+		if sibling.Bucket != nil {
+			shards = append(shards, sibling.Bucket)
+		}
+	}
+	return shards, nil
+}
+
+// findable are the shards of a group that an index finds.
+func (l *Limiter) findable(ctx context.Context, group table.Group) ([]*table.Bucket, error) {
+	keys, err := l.table.Find(ctx, table.Scope(group))
+	if err != nil {
+		return nil, err
+	}
+	var shards []*table.Bucket
+	for _, key := range keys {
+		b, err := l.table.Read(ctx, key)
+		if err != nil {
+			return nil, fmt.Errorf("shard %d: %w", key.Shard, err)
+		}
+		if b != nil {
+			shards = append(shards, b)
+		}
+	}
+	return shards, nil
+}
+
+// amend brings what holds to one bucket, whatever others do to it meanwhile, and
+// reports whether that changed it.
+func (l *Limiter) amend(ctx context.Context, b *table.Bucket, h holding, now time.Time) (bool, error) {
+	for range attempts {
+		to, err := h.dressed(b.Item, now)
+		if err != nil {
+			return false, err
+		}
+		amendment := changed(b.Item, to)
+		if len(amendment.Remove) == 0 && onlyValid(amendment.Set) {
+			return false, nil
+		}
+		amended, err := l.table.Amend(ctx, b.Key.PK(), table.StateSK, amendment)
+		if err != nil || amended.Applied || amended.Item == nil {
+			return amended.Applied, err
+		}
+		if b, err = amended.Bucket(); err != nil {
+			return false, err
+		}
+	}
+	return false, ErrContended
 }
 
 // onlyValid reports whether a change would have a bucket looked at again and

@@ -200,7 +200,10 @@ func TestBadLimits(t *testing.T) {
 	}
 	tokyo := Quota("y", 1, "0 0 * * *")
 	tokyo.Zone = "Asia/Tokyo"
+	dripping := Quota("x", 1, "0 0 * * *")
+	dripping.Schedule = []quota.Entry{{Cron: "* 1 * * *", Refill: 5}}
 	for says, limits := range map[string][]Limit{
+		"in a schedule neither": {dripping},
 		"none is given":         {},
 		"a name is a letter":    {PerMinute("1x", 1)},
 		"reserved":              {PerMinute("wcu", 1)},

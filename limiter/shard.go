@@ -13,13 +13,17 @@ func (a *asking) create(ctx context.Context) error {
 	if a.key.Shard == 0 {
 		return a.found(ctx)
 	}
-	for attempt := range 3 {
-		outcome, err := a.join(ctx, attempt == 2)
+	changed := 0 // how often donors or terms did
+	for range attempts {
+		outcome, err := a.join(ctx, changed >= 2)
 		if err != nil {
 			return fmt.Errorf("create shard %d: %w", a.key.Shard, err)
 		}
-		if outcome == table.Created || outcome == table.Exists {
+		switch outcome {
+		case table.Created, table.Exists:
 			return nil
+		case table.DonorChanged:
+			changed++
 		}
 	}
 	return ErrContended
@@ -30,10 +34,10 @@ func (a *asking) create(ctx context.Context) error {
 // donor, where they are whole.
 const wholeToken = 1000
 
-// join makes a bucket beside those that a group has. Where donors changed
-// between being read and being debited, the last attempt moves nothing: less
-// than the shard's part, never more than was sold (docs/adr/0003).
-func (a *asking) join(ctx context.Context, last bool) (table.CreationOutcome, error) {
+// join makes a bucket beside those that a group has. Where donors changed twice
+// between being read and being debited, it is to be made empty: less than the
+// shard's part, never more than was sold (docs/adr/0003).
+func (a *asking) join(ctx context.Context, empty bool) (table.CreationOutcome, error) {
 	family, err := a.family(ctx)
 	if err != nil {
 		return 0, err
@@ -63,7 +67,7 @@ func (a *asking) join(ctx context.Context, last bool) (table.CreationOutcome, er
 	for i := range fundings {
 		if f := &fundings[i]; f.Source == quota.Move {
 			f.Amount -= f.Amount % wholeToken
-			if last {
+			if empty {
 				f.Amount = 0
 			}
 		}

@@ -156,8 +156,8 @@ func (s *system) check() {
 		s.fail("the shards hold %d of a dripping limit, one bucket would %d, and %d are allowed beyond that", drips, s.tank.balance, s.allowed())
 	}
 	for start, a := range s.periods {
-		if a.left() < s.held[start] {
-			s.fail("the shards hold %d of the period from %+d, one bucket would %d", s.held[start], start-begin, a.left())
+		if left := a.left() + a.owed; left < s.held[start] {
+			s.fail("the shards hold %d of the period from %+d, one bucket would %d", s.held[start], start-begin, left)
 		}
 	}
 }

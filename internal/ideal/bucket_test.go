@@ -22,6 +22,7 @@ type allowance struct {
 	changed  bool  // it was not the same all along
 	topUp    int64
 	net      int64 // admitted less refunded
+	owed     int64 // used beyond what was there, by leases that were settled: a shard in debt owes it until its period ends
 	lost     int64 // what is gone of it, and why: see books
 }
 

@@ -18,6 +18,12 @@ var kinds = []kind{
 	{name: "operated", operated: true},
 	{name: "session", session: true},
 	{name: "session, clocks differ", session: true, skew: 2 * second, operated: true},
+	{name: "limiter", limited: true},
+	{name: "limiter, steady", limited: true, steady: true},
+	{name: "limiter, clocks differ", limited: true, skew: 2 * second, operated: true},
+	{name: "limiter, clocks jump", limited: true, skew: 2 * second, jumps: true, operated: true},
+	{name: "limiter, session", limited: true, session: true},
+	{name: "limiter, session, clocks differ", limited: true, session: true, skew: 2 * second, operated: true},
 }
 
 // seeds is how many workloads of a kind are run, and how long they are.

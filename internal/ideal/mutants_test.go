@@ -86,6 +86,35 @@ func (u unfunded) Create(ctx context.Context, c table.Creation) (table.CreationO
 	return u.Store.Create(ctx, c)
 }
 
+// lavish is a table that gives whatever a balance is.
+type lavish struct{ table.Client }
+
+func (l lavish) Take(ctx context.Context, key table.Key, take table.Take) (table.Taken, error) {
+	b, err := l.Read(ctx, key)
+	if err != nil || b == nil || b.Valid != nil && *b.Valid <= take.Now {
+		return l.Client.Take(ctx, key, take)
+	}
+	var debits []quota.Correction
+	for limit, amount := range take.Amounts {
+		debits = append(debits, quota.Correction{Limit: limit, Consumed: amount, Balance: -amount})
+	}
+	return l.Settle(ctx, b, debits)
+}
+
+// unshared is a table on which a use restores a shard to the whole capacity.
+type unshared struct{ table.Client }
+
+func (u unshared) Use(ctx context.Context, b *table.Bucket, use *quota.Use, expires int64) (table.Taken, error) {
+	pass := *use.Pass
+	pass.Changes = slices.Clone(use.Changes)
+	for i, c := range pass.Changes {
+		if c.Restore {
+			pass.Changes[i].Delta = b.Limit(day).Base.Capacity - c.Read
+		}
+	}
+	return u.Client.Use(ctx, b, &quota.Use{Pass: &pass, Takes: use.Takes}, expires)
+}
+
 // mutants break one rule each. A workload of a kind shows it, by what it is
 // found by.
 var mutants = []struct {
@@ -125,6 +154,8 @@ var mutants = []struct {
 			c.Delta--
 		}
 	})},
+	{"a limiter takes whatever a balance is", "limiter", 20, "of the period", mutant{over: func(t table.Client) table.Client { return lavish{t} }}},
+	{"a limiter restores a shard to the whole capacity", "limiter, steady", 14, "was restored to", mutant{over: func(t table.Client) table.Client { return unshared{t} }}},
 	{"a window's roll is charged what was spent before it", "session", 1, "was restored to", alter(func(b *table.Bucket, c *quota.Change, _ int) {
 		if c.Restore && c.Roll != nil {
 			c.Delta -= b.Limit(day).Consumed

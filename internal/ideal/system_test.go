@@ -24,6 +24,7 @@ type system struct {
 	stale  []func() // passes that were planned, to be written
 	next   int      // of the stream, to be delivered
 	spent  map[string]int64
+	users  []*user // the writers that use it with a Limiter, where the kind is limited
 
 	books
 	wrong string // the first thing that was
@@ -33,6 +34,7 @@ type system struct {
 type mutant struct {
 	rules traffic.Rules
 	store func(*traffic.Table) table.Store
+	over  func(table.Client) table.Client // of the table that Limiters use
 }
 
 // writesPerSecond is what one shard is good for before it counts as hot.
@@ -59,6 +61,9 @@ func newSystem(k kind, seed uint64, m mutant) *system {
 	s.agg = &aggregator.Aggregator{Store: s.table, Concurrency: 1}
 	if k.steady {
 		s.divide(1 << (seed % 3))
+	}
+	for writer := 0; k.limited && writer < 3; writer++ {
+		s.users = append(s.users, s.newUser(writer, m))
 	}
 	return s
 }
@@ -108,10 +113,18 @@ func (s *system) run(steps []step) string {
 
 func (s *system) step(x step) {
 	key := acme.At(x.shard % s.table.At(acme.At(0)).Count)
-	switch x.op {
+	switch limited := s.kind.limited; x.op {
 	case spend:
+		if limited {
+			s.take(x)
+			return
+		}
 		s.spend(x, key)
 	case refund:
+		if limited {
+			s.giveBack(x)
+			return
+		}
 		s.refund(x, key)
 	case plan:
 		s.plan(x, key)

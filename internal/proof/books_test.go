@@ -23,6 +23,8 @@ type books struct {
 	expired  map[int64]int64  // held by shards when they went on to the next period
 	charged  map[int64]int64  // lost to restores and trims: see restored and passed
 
+	owed map[int64]int64 // admitted though it was not there: what was used beyond what was taken, and soft limits
+
 	over     map[int]int64 // what a shard holds above its ceiling: see restored
 	spent    map[spender]int64
 	consumed map[usageOf]int64
@@ -30,8 +32,9 @@ type books struct {
 	wrong []string
 }
 
-// spender is a shard in a period.
+// spender is who spent of a shard in a period.
 type spender struct {
+	who    string // "" is any client
 	shard  int
 	period int64
 }
@@ -47,7 +50,7 @@ func newBooks() *books {
 	return &books{
 		capacity: million,
 		granted:  map[int64]uint32{}, fresh: map[int64]int64{}, added: map[int64]int64{}, admitted: map[int64]int64{},
-		expired: map[int64]int64{}, charged: map[int64]int64{}, over: map[int]int64{},
+		expired: map[int64]int64{}, charged: map[int64]int64{}, owed: map[int64]int64{}, over: map[int]int64{},
 		spent: map[spender]int64{}, consumed: map[usageOf]int64{},
 	}
 }
@@ -73,9 +76,9 @@ func (k *books) open(shards []*table.Bucket) {
 		period := periodOf(b)
 		if k.granted[period]&slots(b.Shard, grantOf(b)) == 0 {
 			k.grant(b, grantOf(b))
-			k.charged[period] += shareOf(b, grantOf(b))
+			k.admitted[period] += shareOf(b, grantOf(b))
 		}
-		k.charged[period] -= b.Limit("q").Balance
+		k.admitted[period] -= b.Limit("q").Balance
 	}
 }
 
@@ -101,7 +104,7 @@ func (k *books) change(before, after *table.Bucket, written int64) {
 	for i := range after.Limits {
 		l := &after.Limits[i]
 		consumed := l.Consumed
-		if before != nil {
+		if before != nil && before.Limit(l.Name) != nil {
 			consumed -= before.Limit(l.Name).Consumed
 		}
 		if consumed != 0 && l.Name != quota.WriteMeter {
@@ -143,6 +146,12 @@ func (k *books) restored(image, before, after *table.Bucket, count int, c quota.
 	want, read := share, image.Limit("q")
 	if read.Window.Mark != nil && c.Roll != nil {
 		want -= max(0, read.Consumed-*read.Window.Mark)
+	}
+	if grant := grantOf(after); grant != count {
+		k.note("shard %d was restored at %d, and its grant is of %d", after.Shard, count, grant)
+	}
+	if begun := periodOf(after) - periodOf(before); read.Kind() == quota.Session && begun < read.Window.Length {
+		k.note("a window of shard %d was ended early, after %d ms", after.Shard, begun)
 	}
 	if want -= read.Balance - before.Limit("q").Balance; balance != want {
 		k.note("shard %d was restored to %s, not to %s", after.Shard, tokens(balance), tokens(want))
@@ -193,12 +202,35 @@ func (k *books) created(zero, after *table.Bucket, fresh int64, c table.Creation
 		k.note("shard %d of %d made %s of nothing", after.Shard, after.Count, tokens(fresh))
 	}
 	for _, donor := range donors {
-		if periodOf(donor) != periodOf(after) {
+		switch l := donor.Limit("q"); {
+		case periodOf(donor) == periodOf(after):
+		case l.Kind() == quota.Session && l.Current(donor.Refilled, after.Refilled):
+			k.joined(donor, after, c)
+		default:
 			k.note("shard %d was given something of another period", after.Shard)
 		}
 	}
 	if !sameTerms(zero, after) {
 		k.note("shard %d was created with other terms than shard 0 has", after.Shard)
+	}
+}
+
+// joined notes a shard that was given something of one window and joins another
+// one, where clients have opened two that overlap. To the one it is lost, to the
+// other it is all there is of the grant.
+func (k *books) joined(donor, after *table.Bucket, c table.Creation) {
+	moved := c.Moves[0].Amount
+	k.charged[periodOf(donor)] += moved
+	k.grant(after, c.Bucket.Count)
+	k.charged[periodOf(after)] += shareOf(after, c.Bucket.Count) - moved
+}
+
+// whole notes that a Limiter moved a part of a token.
+func (k *books) whole(c table.Creation) {
+	for _, move := range c.Moves {
+		if move.Limit == "q" && move.Amount%1000 != 0 {
+			k.note("shard %d was given a part of a token, %s", c.Bucket.Shard, tokens(move.Amount))
+		}
 	}
 }
 
@@ -248,7 +280,7 @@ func (k *books) balance(period int64, granted uint32, held int64) string {
 		return fmt.Sprintf("of the period of %s %s was granted, and %s is there or was used", clock(period), tokens(in), tokens(out))
 	case whole > k.capacity || whole < k.capacity && !k.changed:
 		return fmt.Sprintf("of the period of %s %s was granted and %s can be", clock(period), tokens(k.fresh[period]), tokens(grantable))
-	case k.admitted[period] > k.capacity+k.added[period]:
+	case k.admitted[period] > k.capacity+k.added[period]+k.owed[period]:
 		return fmt.Sprintf("%s was admitted in the period of %s", tokens(k.admitted[period]), clock(period))
 	}
 	return ""
@@ -257,7 +289,7 @@ func (k *books) balance(period int64, granted uint32, held int64) string {
 // digest is of all that is checked later.
 func (k *books) digest() explore.Digest {
 	d := explore.Digest(0).Add(uint64(k.capacity), uint64(len(k.wrong)))
-	for _, amounts := range []map[int64]int64{k.fresh, k.added, k.admitted, k.expired, k.charged} {
+	for _, amounts := range []map[int64]int64{k.fresh, k.added, k.admitted, k.expired, k.charged, k.owed} {
 		d = d.Add(uint64(digestAll(amounts)))
 	}
 	d = d.Add(uint64(digestAll(k.over)))
@@ -266,7 +298,7 @@ func (k *books) digest() explore.Digest {
 		sum += explore.Digest(0).Add(1, uint64(period), uint64(mask))
 	}
 	for s, amount := range k.spent {
-		sum += explore.Digest(0).Add(2, uint64(s.shard), uint64(s.period), uint64(amount))
+		sum += explore.Digest(0).Add(2, uint64(s.shard), uint64(s.period), uint64(amount)).Text(s.who)
 	}
 	for u, amount := range k.consumed {
 		sum += explore.Digest(0).Add(uint64(u.hour), uint64(amount)).Text(u.limit)

@@ -218,10 +218,11 @@ func (w *world) propagate(i int, start int64) bool {
 
 // clockwork is an actor that moves the clock.
 func (w *world) clockwork(times ...int64) explore.Spec {
+	w.ticks = true
 	return explore.Spec{Name: "clock", Run: func(a *explore.Actor) {
 		for _, at := range times {
 			a.Do(func() explore.Digest {
-				w.now = at
+				w.tick(at)
 				a.Say("it is %s", clock(at))
 				return 0
 			})

@@ -20,7 +20,7 @@ type mutant struct {
 	in   string // the scenario that finds it
 	says string // part of what is found wrong
 
-	table       func(w *world) table.Store
+	table       func(w *world) table.Client
 	raise       raiseRule
 	siblings    func(siblings []table.Sibling, now int64)
 	mark        func(label, sequence string) (string, error)
@@ -38,11 +38,16 @@ const (
 
 // unruly is a table that changes what is asked of it.
 type unruly struct {
-	*memory.Store
+	*memory.Client
 	pass   func(t *memory.Store, b *table.Bucket, pass *quota.Pass) (table.PassResult, error)
 	create func(t *memory.Store, c table.Creation) (table.CreationOutcome, error)
 	usage  func(t *memory.Store, usage table.Usage) (table.UsageResult, error)
 	freeze func() error
+
+	take   func(t *memory.Client, key table.Key, take table.Take) (table.Taken, error)
+	use    func(t *memory.Client, b *table.Bucket, use *quota.Use) (table.Taken, error)
+	settle func(t *memory.Client, b *table.Bucket, corrections []quota.Correction) (table.Taken, error)
+	tell   func(t *memory.Client, key table.Key, window table.Opened) (bool, error)
 }
 
 func (u unruly) Pass(ctx context.Context, b *table.Bucket, pass *quota.Pass) (table.PassResult, error) {
@@ -74,8 +79,8 @@ func (u unruly) Freeze(ctx context.Context, key table.Key, freezes []quota.Freez
 }
 
 // table makes an unruly table a mutant's.
-func (u unruly) table(w *world) table.Store {
-	u.Store = w.mem
+func (u unruly) table(w *world) table.Client {
+	u.Client = w.mem.Client()
 	return u
 }
 
@@ -98,20 +103,34 @@ func as[T any](t *memory.Store, shard int, other attrs, do func() (T, error)) (T
 
 var bg = context.Background()
 
+// Tables that several mutants have.
+var (
+	unpinned = unruly{create: func(t *memory.Store, c table.Creation) (table.CreationOutcome, error) {
+		return as(t, 0, count(c.Bucket.Count), func() (table.CreationOutcome, error) { return t.Create(bg, c) })
+	}}.table
+	unbound = unruly{create: func(t *memory.Store, c table.Creation) (table.CreationOutcome, error) {
+		c.Terms = nil
+		return t.Create(bg, c)
+	}}.table
+	unfrozen = unruly{freeze: func() error { return nil }}.table
+	anyGrant = unruly{create: func(t *memory.Store, c table.Creation) (table.CreationOutcome, error) {
+		for i, move := range c.Moves {
+			stored, _ := t.Read(bg, acme.At(move.Donor))
+			c.Moves[i].Guard.Grant = *stored.Limit(move.Limit).Grant
+		}
+		return t.Create(bg, c)
+	}}.table
+)
+
 // mutants are the rules that the search has to miss when they are left out.
 var mutants = []mutant{
 	{
 		name: "no pin on shard 0's count", in: "a shard is created at 2 while the count doubles to 4", says: "was granted slot",
-		table: unruly{create: func(t *memory.Store, c table.Creation) (table.CreationOutcome, error) {
-			return as(t, 0, count(c.Bucket.Count), func() (table.CreationOutcome, error) { return t.Create(bg, c) })
-		}}.table,
+		table: unpinned,
 	},
 	{
 		name: "no pin on shard 0's terms", in: "an operator lowers the limit while shards are created", says: "other terms",
-		table: unruly{create: func(t *memory.Store, c table.Creation) (table.CreationOutcome, error) {
-			c.Terms = nil
-			return t.Create(bg, c)
-		}}.table,
+		table: unbound,
 	},
 	{
 		name: "no raise", in: "a sibling is restored while its slot is created", says: "was granted slot",
@@ -127,7 +146,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "shard 0's legacy grant not frozen", in: "a legacy shard 0, half spent, is doubled", says: "was granted slot",
-		table: unruly{freeze: func() error { return nil }}.table,
+		table: unfrozen,
 	},
 	{
 		name: "a pass without a condition on rf", in: "midnight passes while shards are created and used", says: "was granted slot",
@@ -197,13 +216,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a donor's grant not compared", in: "a batch from before the edge and a client after it", says: "another period",
-		table: unruly{create: func(t *memory.Store, c table.Creation) (table.CreationOutcome, error) {
-			for i, move := range c.Moves {
-				stored, _ := t.Read(bg, acme.At(move.Donor))
-				c.Moves[i].Guard.Grant = *stored.Limit(move.Limit).Grant
-			}
-			return t.Create(bg, c)
-		}}.table,
+		table: anyGrant,
 	},
 	{
 		name: "a mint beside a donor", in: "the aggregator and a client create the same shards", says: "was granted slot",
@@ -290,13 +303,13 @@ var mutants = []mutant{
 // Each rule is needed: without it some order is found to be wrong.
 func TestMutants(t *testing.T) {
 	table, stories := "", ""
-	for _, m := range mutants {
+	for _, m := range slices.Concat(mutants, limiterMutants) {
 		r := scenarioOf(t, m.in).search(m, explore.Options{})
 		if r.Wrong == "" || !strings.Contains(r.Wrong, m.says) {
 			t.Errorf("%s: not found in %d schedules: %s", m.name, r.Schedules, story(r))
 			continue
 		}
-		table += fmt.Sprintf("\n%-44s found after %4d schedules, by %2d lines in: %s", m.name, r.Schedules, len(r.Schedule), m.in)
+		table += fmt.Sprintf("\n%-50s found after %4d schedules, by %2d lines in: %s", m.name, r.Schedules, len(r.Schedule), m.in)
 		stories += fmt.Sprintf("\n\n%s: %s", m.name, story(r))
 	}
 	t.Log(table + stories)

@@ -11,14 +11,17 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// requests is a table.Store on which every request to the service is a step of
+// requests is a table.Client on which every request to the service is a step of
 // its actor: raising siblings is a read, and then an update for each. Without
 // an actor requests are just made.
 type requests struct {
 	w    *world
 	a    *explore.Actor
 	name string // without an actor: who asks
+	user *user  // whose requests these are; nil where it takes no tokens with a Limiter
 }
+
+var _ table.Client = (*requests)(nil)
 
 func (r *requests) request(do func() explore.Digest) error {
 	if r.a == nil {
@@ -45,8 +48,8 @@ func (r *requests) told() bool { return r.a != nil && r.a.Told() || r.w.tell != 
 func (r *requests) Read(_ context.Context, key table.Key) (*table.Bucket, error) {
 	var b *table.Bucket
 	err := r.request(func() (digest explore.Digest) {
-		b, digest = r.w.read(key.Shard)
-		r.say("reads shard %d%s", key.Shard, brief{b})
+		b, digest = r.w.of(key.Group).read(key.Shard)
+		r.say("reads %s%s", shardName(key), brief{b})
 		return digest
 	})
 	return pick(b, nil, err)
@@ -109,7 +112,7 @@ func (r *requests) Double(ctx context.Context, group table.Group, from int) (tab
 	var own error
 	err := r.request(func() explore.Digest {
 		result, own = r.w.table.Double(ctx, group, from)
-		r.w.wrote(0)
+		r.w.of(group).wrote(0)
 		r.say("doubles from %d, %s", from, outcome(result.Applied))
 		return explore.Digest(0).Add(flag(result.Applied), uint64(result.Count))
 	})
@@ -120,7 +123,7 @@ func (r *requests) Freeze(ctx context.Context, key table.Key, freezes []quota.Fr
 	var own error
 	err := r.request(func() explore.Digest {
 		own = r.w.table.Freeze(ctx, key, freezes)
-		r.w.wrote(key.Shard)
+		r.w.of(key.Group).wrote(key.Shard)
 		r.say("freezes the grant of shard %d at %d", key.Shard, freezes[0].Grant)
 		return 0
 	})
@@ -132,7 +135,11 @@ func (r *requests) Create(_ context.Context, c table.Creation) (table.CreationOu
 	var result table.CreationOutcome
 	var own error
 	err := r.request(func() explore.Digest {
-		result, own = r.w.create(c)
+		w := r.w.of(c.Bucket.Key.Group)
+		result, own = w.create(c)
+		if r.user != nil && result == table.Created {
+			w.books.whole(c)
+		}
 		if r.told() {
 			r.say("creates shard %d at %d (%s), %s", c.Bucket.Shard, c.Bucket.Count, funding(c), outcomes[result])
 		}
@@ -141,8 +148,8 @@ func (r *requests) Create(_ context.Context, c table.Creation) (table.CreationOu
 	return pick(result, own, err)
 }
 
-func (r *requests) RaiseAndRead(_ context.Context, _ table.Group, n int, now int64) ([]table.Sibling, error) {
-	siblings, err := r.family(n)
+func (r *requests) RaiseAndRead(_ context.Context, group table.Group, n int, now int64) ([]table.Sibling, error) {
+	siblings, err := r.family(group, n)
 	for shard, sibling := range siblings {
 		if b := sibling.Bucket; r.w.mutant.raise == neverRaised || b == nil || shard == 0 || b.Count >= n {
 			continue
@@ -163,14 +170,14 @@ func (r *requests) RaiseAndRead(_ context.Context, _ table.Group, n int, now int
 
 // family reads shards 0 to n-1: at once, or, as DynamoDB's batch read may, one
 // by one.
-func (r *requests) family(n int) ([]table.Sibling, error) {
+func (r *requests) family(group table.Group, n int) ([]table.Sibling, error) {
 	siblings := make([]table.Sibling, n)
 	if r.w.reads != atOnce {
 		for i := range siblings {
 			if r.w.reads == lastFirst {
 				i = n - 1 - i
 			}
-			b, err := r.Read(context.Background(), acme.At(i))
+			b, err := r.Read(context.Background(), group.At(i))
 			if err != nil {
 				return nil, err
 			}
@@ -181,7 +188,7 @@ func (r *requests) family(n int) ([]table.Sibling, error) {
 	err := r.request(func() explore.Digest {
 		var d explore.Digest
 		for shard := range siblings {
-			b, digest := r.w.read(shard)
+			b, digest := r.w.of(group).read(shard)
 			siblings[shard].Bucket = b
 			d = d.Add(uint64(digest))
 		}
@@ -195,7 +202,8 @@ func (r *requests) family(n int) ([]table.Sibling, error) {
 func (r *requests) raise(b *table.Bucket, n int, now int64) (table.Sibling, error) {
 	var sibling table.Sibling
 	err := r.request(func() explore.Digest {
-		stored := r.w.at(b.Shard)
+		w := r.w.of(b.Key.Group)
+		stored := w.at(b.Shard)
 		if sibling.Raised = stored.Count < n; sibling.Raised {
 			item := stored.Item.Clone()
 			for _, freeze := range r.freezes(b, now) {
@@ -203,10 +211,10 @@ func (r *requests) raise(b *table.Bucket, n int, now int64) (table.Sibling, erro
 					item[name] = table.N(strconv.Itoa(freeze.Grant))
 				}
 			}
-			r.w.put(build(item, count(n)), b.Shard)
+			w.put(build(item, count(n)), b.Shard)
 		}
 		var digest explore.Digest
-		sibling.Bucket, digest = r.w.read(b.Shard)
+		sibling.Bucket, digest = w.read(b.Shard)
 		r.say("raises shard %d to %d, %s", b.Shard, n, outcome(sibling.Raised))
 		return digest.Add(flag(sibling.Raised))
 	})

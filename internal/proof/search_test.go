@@ -23,6 +23,7 @@ type scenario struct {
 
 var scenarios = [][]scenario{
 	shardScenarios, edgeScenarios, windowScenarios, operatorScenarios, usageScenarios,
+	limiterScenarios, limiterEdgeScenarios, limiterWindowScenarios, limiterOperatorScenarios, limiterCascadeScenarios,
 	tornScenarios(firstFirst, "in order"), tornScenarios(lastFirst, "in reverse order"),
 }
 
@@ -111,6 +112,11 @@ func TestSearchOneByOne(t *testing.T) {
 		"the stream is made anew",
 		"a sibling is restored while its slot is created",
 		"two clients open windows",
+		"limiters that ask two shards take the last tokens",
+		"what was taken is settled while shards are created off the shard",
+		"a first window is opened on shard 0 and on one that is created",
+		"a limiter whose clock is behind midnight, and one that is past it",
+		"clocks hours apart open windows",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

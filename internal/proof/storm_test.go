@@ -18,7 +18,8 @@ type storm struct {
 	t       testing.TB
 	r       *rand.Rand
 	session bool
-	alone   bool // no aggregator
+	alone   bool  // no aggregator
+	user    *user // who draws with the real Limiter; nil where clients of these tests do
 
 	next    int      // of the stream to be delivered
 	planned []func() // passes of stale images, still to be written
@@ -35,6 +36,31 @@ func newStorm(t testing.TB, seed uint64, session bool, more ...attrs) *storm {
 
 // stormShards is the most that a storm grows to.
 const stormShards = 8
+
+// limited has the real Limiter draw shards.
+func (s *storm) limited() {
+	s.user = &user{w: s.world, name: "limiter", claims: &claims{}}
+	s.user.start(&requests{w: s.world, user: s.user})
+	s.users = append(s.users, s.user)
+	end := midnight
+	if s.session {
+		end += 30 * second
+	}
+	s.put(build(s.at(0).Item, until(end)), 0)
+}
+
+// take takes of a shard with the Limiter, or settles and gives back.
+func (s *storm) take(shard int, amount int64) {
+	s.user.picks = []int{shard}
+	switch {
+	case amount > 0:
+		acquires(amount / 1000)(s.user)
+	case s.r.IntN(2) == 0:
+		releases(s.user)
+	default:
+		adjusts(s.r.Int64N(30) - 10)(s.user)
+	}
+}
 
 func (s *storm) client() *client { return &client{w: s.world, store: &requests{w: s.world}} }
 
@@ -74,6 +100,10 @@ func (s *storm) step() {
 // draw uses a shard the way a client does: it creates it or brings it up to
 // date, or opens a window, and then spends, or refunds of what the shard spent.
 func (s *storm) draw(shard int, amount int64) {
+	if s.user != nil {
+		s.take(shard, amount)
+		return
+	}
 	if s.at(shard) == nil {
 		s.client().create(shard)
 	}
@@ -130,11 +160,15 @@ func (s *storm) run() string {
 }
 
 func TestStorm(t *testing.T) {
-	for _, session := range []bool{false, true} {
-		t.Run(fmt.Sprint("session ", session), func(t *testing.T) {
+	for _, kind := range []struct{ session, limited bool }{{}, {session: true}, {limited: true}, {true, true}} {
+		t.Run(fmt.Sprintf("%+v", kind), func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(walks / 5) {
-				if wrong := newStorm(t, seed, session).run(); wrong != "" {
+				s := newStorm(t, seed, kind.session)
+				if kind.limited {
+					s.limited()
+				}
+				if wrong := s.run(); wrong != "" {
 					t.Fatalf("seed %d: %s", seed, wrong)
 				}
 			}

@@ -19,12 +19,17 @@ const maxShards = quota.MaxShards
 // what time it is.
 type world struct {
 	mem    *memory.Store
-	table  table.Store // what requests are done by: mem, or a mutant over it
+	table  table.Client // what requests are done by: mem, or a mutant over it
 	mutant mutant
+	group  table.Group // whose shards these are
+	above  *world      // the parent's, on the same table; nil where there is none
 
 	now       int64
+	ticks     bool // some actor moves the clock
 	shards    [maxShards]*shard
 	usage     map[table.UsageKey]explore.Digest
+	others    map[table.ItemKey]explore.Digest // items that are neither shards nor usage
+	users     []*user
 	books     *books
 	stream    stream
 	consumers []*consumer
@@ -58,28 +63,53 @@ type shard struct {
 
 func newWorld(m mutant, decoded decoder, now int64, items ...table.Item) *world {
 	w := &world{
-		mem: memory.New(), mutant: m, now: now, books: newBooks(), decoded: decoded,
-		usage: map[table.UsageKey]explore.Digest{},
+		mem: memory.New(), mutant: m, group: acme, now: now, books: newBooks(), decoded: decoded,
+		usage: map[table.UsageKey]explore.Digest{}, others: map[table.ItemKey]explore.Digest{},
 	}
-	w.table = w.mem
+	w.table = w.mem.Client()
+	if m.table != nil {
+		w.table = m.table(w)
+	}
 	for _, item := range items {
 		w.mem.Put(item)
-		pk, _ := item.Key()
+		pk, sk := item.Key()
+		if sk != table.StateSK {
+			w.others[table.ItemKey{PK: pk, SK: sk}] = digestOf(item)
+			continue
+		}
 		key, err := table.ParseKey(pk)
 		if err != nil {
 			panic(err)
 		}
-		w.shards[key.Shard] = w.load(key.Shard)
+		if key.Group != acme && w.above == nil {
+			w.above = &world{mem: w.mem, table: w.table, mutant: m, group: key.Group, now: now, books: newBooks(), decoded: decoded}
+		}
+		of := w.of(key.Group)
+		of.shards[key.Shard] = of.load(key.Shard)
 	}
-	w.books.open(w.all())
-	if m.table != nil {
-		w.table = m.table(w)
+	if w.books.open(w.all()); w.above != nil {
+		w.above.books.open(w.above.all())
 	}
 	return w
 }
 
+// of is the world of a group's shards: acme's, or its parent's.
+func (w *world) of(group table.Group) *world {
+	if w.above != nil && group == w.above.group {
+		return w.above
+	}
+	return w
+}
+
+// tick moves the clock.
+func (w *world) tick(to int64) {
+	if w.now = to; w.above != nil {
+		w.above.now = to
+	}
+}
+
 func (w *world) load(i int) *shard {
-	item := w.mem.Get(acme.At(i).PK(), table.StateSK)
+	item := w.mem.Get(w.group.At(i).PK(), table.StateSK)
 	if item == nil {
 		return nil
 	}
@@ -136,6 +166,9 @@ func (w *world) held() (sum int64) {
 func (w *world) wrote(i int) (before, after *table.Bucket) {
 	old := w.shards[i]
 	now := w.load(i)
+	if now == nil {
+		return nil, nil
+	}
 	if old != nil && now.digest == old.digest {
 		return old.Bucket, old.Bucket
 	}
@@ -196,7 +229,7 @@ func (w *world) spend(i int, amount, now int64) bool {
 	if b == nil || b.Disabled || b.Valid != nil && now >= *b.Valid || !b.Limit("q").Current(b.Refilled, now) {
 		return false
 	}
-	who := spender{i, periodOf(b)}
+	who := spender{"", i, periodOf(b)}
 	amount = max(amount, -w.books.spent[who])
 	l := b.Limit("q")
 	if l.Balance < amount {
@@ -224,17 +257,42 @@ func (w *world) digest() explore.Digest {
 	for key, item := range w.usage {
 		sum += explore.Digest(item).Text(key.SK())
 	}
-	return d.Add(uint64(sum), uint64(w.pending()))
+	for key, item := range w.others {
+		sum += explore.Digest(item).Text(key.PK).Text(key.SK)
+	}
+	d = d.Add(uint64(sum), uint64(w.pending()))
+	for _, u := range w.users {
+		d = d.Add(uint64(u.claims.digest()))
+	}
+	if w.above != nil {
+		d = d.Add(uint64(w.above.digest()))
+	}
+	return d
 }
 
 // check says what is wrong with the table as it is.
-func (w *world) check() string { return w.books.check(w.all()) }
+func (w *world) check() string {
+	if wrong := w.books.check(w.all()); wrong != "" {
+		return wrong
+	}
+	for _, u := range w.users {
+		if wrong := u.claims.check(); wrong != "" {
+			return u.name + wrong
+		}
+	}
+	if w.above != nil {
+		if wrong := w.above.check(); wrong != "" {
+			return "of the parent's: " + wrong
+		}
+	}
+	return ""
+}
 
 // finish lets what is on the stream be processed without disturbance, has
 // clients draw every shard, and says what is wrong then.
 func (w *world) finish(tell func(line string)) string {
 	w.tell = tell
-	for _, phase := range []func() string{w.drain, w.check, w.settle, w.check} {
+	for _, phase := range []func() string{w.drain, w.check, w.settle, w.check, w.operated} {
 		if wrong := phase(); wrong != "" {
 			return wrong
 		}
@@ -244,13 +302,12 @@ func (w *world) finish(tell func(line string)) string {
 
 // settle lets a client draw every shard, so that nothing is left to be granted.
 func (w *world) settle() string {
-	c := &client{w: w, store: &requests{w: w, name: "in the end a client"}}
-	zero := w.at(0)
-	for i := range zero.Count {
-		if w.at(i) == nil {
-			c.create(i)
-		}
-		if c.pass(i); len(w.books.wrong) > 0 {
+	draw := w.drawn
+	if len(w.users) > 0 {
+		draw = w.drawnByLimiter()
+	}
+	for i := 0; i == 0 || i < w.at(0).Count; i++ {
+		if draw(i); len(w.books.wrong) > 0 {
 			return w.books.wrong[0]
 		}
 	}
@@ -258,7 +315,7 @@ func (w *world) settle() string {
 		return ""
 	}
 	period := periodOf(w.at(0))
-	for i := range zero.Count {
+	for i := range w.at(0).Count {
 		if b := w.at(i); b == nil || periodOf(b) != period || !b.Limit("q").Current(b.Refilled, w.now) {
 			return fmt.Sprintf("shard %d is not in the period", i)
 		}
@@ -267,4 +324,13 @@ func (w *world) settle() string {
 		return slotText(left) + " is granted to no shard"
 	}
 	return ""
+}
+
+// drawn is that a client by the rules draws a shard.
+func (w *world) drawn(i int) {
+	c := &client{w: w, store: &requests{w: w, name: "in the end a client"}}
+	if w.at(i) == nil {
+		c.create(i)
+	}
+	c.pass(i)
 }

@@ -1,0 +1,84 @@
+package traffic
+
+import (
+	"context"
+
+	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
+	"github.com/shardquota/shardquota/table/memory"
+)
+
+// Limited is the table to a limiter.Limiter. All that it writes to buckets is on
+// the stream.
+func (t *Table) Limited() table.Client { return limited{t, t.Memory.Client()} }
+
+type limited struct {
+	*Table
+	client *memory.Client
+}
+
+var _ table.Client = limited{}
+
+// Take implements table.Client.
+func (l limited) Take(ctx context.Context, key table.Key, take table.Take) (table.Taken, error) {
+	defer l.observe(key)
+	return l.client.Take(ctx, key, take)
+}
+
+// Use implements table.Client.
+func (l limited) Use(ctx context.Context, b *table.Bucket, use *quota.Use, expires int64) (table.Taken, error) {
+	defer l.observe(b.Key)
+	return l.client.Use(ctx, b, use, expires)
+}
+
+// Settle implements table.Client.
+func (l limited) Settle(ctx context.Context, b *table.Bucket, corrections []quota.Correction) (table.Taken, error) {
+	defer l.observe(b.Key)
+	return l.client.Settle(ctx, b, corrections)
+}
+
+// Tell implements table.Client.
+func (l limited) Tell(ctx context.Context, key table.Key, window table.Opened) (bool, error) {
+	defer l.observe(key)
+	return l.client.Tell(ctx, key, window)
+}
+
+// Insert implements table.Client.
+func (l limited) Insert(ctx context.Context, item table.Item) (bool, error) {
+	defer l.observeItem(item.Key())
+	return l.client.Insert(ctx, item)
+}
+
+// Amend implements table.Client.
+func (l limited) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (table.Taken, error) {
+	defer l.observeItem(pk, sk)
+	return l.client.Amend(ctx, pk, sk, amendment)
+}
+
+// Replace implements table.Client.
+func (l limited) Replace(ctx context.Context, item table.Item) error {
+	defer l.observeItem(item.Key())
+	return l.client.Replace(ctx, item)
+}
+
+// Remove implements table.Client.
+func (l limited) Remove(ctx context.Context, pk, sk string) error {
+	return l.client.Remove(ctx, pk, sk)
+}
+
+// Items implements table.Client.
+func (l limited) Items(ctx context.Context, keys []table.ItemKey) ([]table.Item, error) {
+	return l.client.Items(ctx, keys)
+}
+
+// Find implements table.Client.
+func (l limited) Find(ctx context.Context, scope table.Scope) ([]table.Key, error) {
+	return l.client.Find(ctx, scope)
+}
+
+// observeItem observes an item that may be a bucket.
+func (l limited) observeItem(pk, sk string) {
+	if key, err := table.ParseKey(pk); err == nil && sk == table.StateSK {
+		l.observe(key)
+	}
+}
