@@ -56,9 +56,9 @@ type Delivery struct {
 
 // Decode decodes a batch, record by record.
 func Decode(records []events.Record) []Delivery {
-	batch := make([]Delivery, len(records))
+	batch, decoder := make([]Delivery, len(records)), events.NewDecoder()
 	for i, record := range records {
-		change, err := events.Decode(record)
+		change, err := decoder.Decode(record)
 		batch[i] = Delivery{record, change, err}
 	}
 	return batch

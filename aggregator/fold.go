@@ -71,9 +71,13 @@ func (f *folded) order(b *bucket) {
 	for i := range b.writes {
 		w := &b.writes[i]
 		if w.consumed = f.countable(*w); len(w.consumed) > 0 {
+			var old *quota.Bucket
+			if w.Old != nil {
+				old = &w.Old.Bucket
+			}
 			w.counts = table.Run{
-				First: table.Edge{Mark: w.Mark, Total: table.TotalsBefore(w.Old, w.New)},
-				Last:  table.Edge{Mark: w.Mark, Total: table.Totals(w.New)},
+				First: table.Edge{Mark: w.Mark, Total: table.TotalsBefore(old, &w.New.Bucket)},
+				Last:  table.Edge{Mark: w.Mark, Total: table.Totals(&w.New.Bucket)},
 			}
 		}
 	}

@@ -71,9 +71,9 @@ func (s *stream) write(written int64, old, new table.Item) aggregator.Delivery {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	change := &events.Change{Record: record, Mark: mark, New: decoded(s.t, new)}
+	change := &events.Change{Record: record, Mark: mark, New: decoded(s.t, new).Image()}
 	if old != nil {
-		change.EventName, change.Old = events.Modify, decoded(s.t, old)
+		change.EventName, change.Old = events.Modify, decoded(s.t, old).Image()
 	}
 	return aggregator.Delivery{Record: change.Record, Change: change}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
 )
 
 // bucketTasks makes the tasks that look at one bucket's last image: whether it
@@ -35,13 +36,18 @@ func (r *run) bucketTasks() (passes, doubles []task) {
 func (b *bucket) topUp(ctx context.Context, r *run) error {
 	last := b.last()
 	now, demand := r.clock(last.Time), b.demand()
-	current := last.New
+	seen, current := &last.New.Bucket, (*table.Bucket)(nil)
 	for attempt := range 2 {
-		pass, err := quota.PlanPass(&current.Bucket, demand, now)
+		pass, err := quota.PlanPass(seen, demand, now)
 		if err != nil || pass == nil {
 			return nil // left alone; bucketTasks names what cannot be read
 		}
 		pass.Exact = attempt == 0 && pass.Restores()
+		if current == nil {
+			if current, err = last.New.Whole(); err != nil {
+				return err
+			}
+		}
 		result, err := r.Store.Pass(ctx, current, pass)
 		if err != nil {
 			return err
@@ -54,6 +60,7 @@ func (b *bucket) topUp(ctx context.Context, r *run) error {
 		if current = result.Current; current == nil || current.Refilled >= pass.Refilled {
 			return nil // gone, or passed as late as this one by someone whose own record is to come
 		}
+		seen = &current.Bucket
 	}
 	return nil
 }

@@ -57,12 +57,20 @@ func TestUsageIsOneUpdateAWindow(t *testing.T) {
 	eq(t, "records, duplicates", fmt.Sprint(report.Records, report.Duplicates), "7 0")
 }
 
+// before is the fingerprint of what a write found.
+func before(c *events.Change) string {
+	if c.Old == nil {
+		return table.TotalsBefore(nil, &c.New.Bucket)
+	}
+	return table.TotalsBefore(&c.Old.Bucket, &c.New.Bucket)
+}
+
 // unread is a source whose run goes from one record to another, and of which it
 // is not known what is counted.
 func unread(shard int, first, last aggregator.Delivery) table.Source {
 	return table.Source{Shard: shard, Next: table.Counted{{
-		First: table.Edge{Mark: first.Change.Mark, Total: table.TotalsBefore(first.Change.Old, first.Change.New)},
-		Last:  table.Edge{Mark: last.Change.Mark, Total: table.Totals(last.Change.New)},
+		First: table.Edge{Mark: first.Change.Mark, Total: before(first.Change)},
+		Last:  table.Edge{Mark: last.Change.Mark, Total: table.Totals(&last.Change.New.Bucket)},
 	}}}
 }
 

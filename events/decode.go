@@ -17,23 +17,37 @@ var ErrRecord = errors.New("undecodable record")
 // Change is one write to one bucket, off the stream.
 type Change struct {
 	Record
-	Mark string        // orders the writes of one bucket, as text
-	Old  *table.Bucket // nil where the write created the bucket
-	New  *table.Bucket
+	Mark string       // orders the writes of one bucket, as text
+	Old  *table.Image // nil where the write created the bucket
+	New  *table.Image
 }
+
+// Decoder decodes the records of one batch. It is not safe for concurrent use.
+type Decoder struct {
+	images *table.Images
+	newest map[table.Key]*table.Image // what the next record of a bucket most often has as its old image
+}
+
+// NewDecoder returns a decoder for one batch.
+func NewDecoder() *Decoder {
+	return &Decoder{table.NewImages(), map[table.Key]*table.Image{}}
+}
+
+// Decode is Decoder.Decode for a single record.
+func Decode(record Record) (*Change, error) { return NewDecoder().Decode(record) }
 
 // Decode reads a record as a write to a bucket. It returns nil for a record of
 // any other item kind and for a removal, at the cost of a look at its keys.
 // The error wraps ErrRecord, table.ErrItem or table.ErrKey.
-func Decode(record Record) (*Change, error) {
+func (d *Decoder) Decode(record Record) (*Change, error) {
 	if record.Err != nil {
 		return nil, record.Err
 	}
-	if record.EventName != "INSERT" && record.EventName != "MODIFY" {
+	if record.EventName != Insert && record.EventName != Modify {
 		return nil, nil
 	}
-	keys, err := bucketKeys(record.Keys)
-	if keys == nil || err != nil {
+	key, ofBucket, err := d.keys(record.Keys)
+	if !ofBucket || err != nil {
 		return nil, err
 	}
 	mark, err := Mark(record.Stream, record.Sequence)
@@ -41,61 +55,65 @@ func Decode(record Record) (*Change, error) {
 		return nil, err
 	}
 	change := &Change{Record: record, Mark: mark}
-	if change.New, err = decodeImage("new", record.New); err != nil {
+	if change.New, err = d.image("new", record.New); err != nil {
 		return nil, err
 	}
-	if pk, _ := keys.Key(); pk != change.New.Key.PK() {
+	if key != change.New.Key {
 		return nil, fmt.Errorf("%w: its image is of another item", ErrRecord)
 	}
-	if record.EventName == "INSERT" {
-		return change, nil
+	if record.EventName == Modify {
+		if change.Old, err = d.old(key, record.Old); err != nil {
+			return nil, err
+		}
+		if change.Old.Key != key {
+			return nil, fmt.Errorf("%w: its images are of two items", ErrRecord)
+		}
 	}
-	if change.Old, err = decodeImage("old", record.Old); err != nil {
-		return nil, err
-	}
-	if change.Old.Key != change.New.Key {
-		return nil, fmt.Errorf("%w: its images are of two items", ErrRecord)
-	}
+	d.newest[key] = change.New
 	return change, nil
 }
 
 // OfBucket reports whether a record is of a bucket, its removal included, or
 // may be: one that cannot be told is for Decode to reject.
 func OfBucket(record Record) bool {
-	keys, err := bucketKeys(record.Keys)
-	return keys != nil || err != nil
+	_, ofBucket, err := NewDecoder().keys(record.Keys)
+	return ofBucket || err != nil
 }
 
-// bucketKeys returns a record's keys if they are a bucket's, otherwise nil. Most
-// other kinds are told by their keys not holding the word, nor an escape that it
-// could be written with.
-func bucketKeys(keys json.RawMessage) (table.Item, error) {
+// keys reads a record's keys, and whether they are a bucket's. Most other kinds
+// are told by their keys not holding the word, nor an escape that it could be
+// written with.
+func (d *Decoder) keys(keys json.RawMessage) (key table.Key, ofBucket bool, err error) {
 	if len(keys) > 0 && !bytes.Contains(keys, []byte(table.StateSK)) && bytes.IndexByte(keys, '\\') < 0 {
-		return nil, nil
+		return table.Key{}, false, nil
 	}
-	item, err := table.ParseItem(keys)
-	if err != nil {
-		return nil, fmt.Errorf("%w: its keys are not attributes", ErrRecord)
+	key, ofBucket, err = d.images.Keys(keys)
+	if errors.Is(err, table.ErrJSON) {
+		err = fmt.Errorf("%w: its keys are not attributes", ErrRecord)
 	}
-	if _, sk := item.Key(); sk != table.StateSK {
-		return nil, nil
-	}
-	return item, nil
+	return key, ofBucket, err
 }
 
-func decodeImage(which string, raw json.RawMessage) (*table.Bucket, error) {
+// old reads an old image, which is the new one of the bucket's record before.
+func (d *Decoder) old(key table.Key, raw json.RawMessage) (*table.Image, error) {
+	if newest := d.newest[key]; newest != nil && bytes.Equal(newest.Text(), raw) {
+		return newest, nil
+	}
+	return d.image("old", raw)
+}
+
+func (d *Decoder) image(which string, raw json.RawMessage) (*table.Image, error) {
 	if raw == nil {
 		return nil, fmt.Errorf("%w: no %s image", ErrRecord, which)
 	}
-	item, err := table.ParseItem(raw)
-	if err != nil {
+	image, err := d.images.Decode(raw)
+	if errors.Is(err, table.ErrJSON) {
 		return nil, fmt.Errorf("%w: %s image is not attributes", ErrRecord, which)
 	}
-	bucket, err := table.DecodeBucket(item)
 	if err != nil {
 		return nil, fmt.Errorf("%s image: %w", which, err)
 	}
-	return bucket, nil
+	return image, nil
 }
 
 // Consumed returns what the write consumed of each limit, net of refunds, in

@@ -96,7 +96,11 @@ func TestDecodeKeepsEveryType(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := table.FormatItem(change.New.Item)
+	whole, err := change.New.Whole()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := table.FormatItem(whole.Item)
 	if err != nil {
 		t.Fatal(err)
 	}

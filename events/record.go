@@ -140,8 +140,11 @@ func PadSequence(s string) (string, error) {
 	if err := checkSequence(s); err != nil {
 		return "", fmt.Errorf("sequence number %w", err)
 	}
-	return strings.Repeat("0", SequenceWidth-len(s)) + s, nil
+	return zeros[len(s):] + s, nil
 }
+
+// zeros are SequenceWidth of them.
+const zeros = "0000000000000000000000000000000000000000"
 
 // Mark is a place in a stream, for a usage record to remember: "label/padded sequence number". Marks compare as strings:
 // within a stream by sequence number, and a later stream of the table (labels are the times of their creation) after an
@@ -151,9 +154,8 @@ func Mark(stream, sequence string) (string, error) {
 	if !isLabel(stream) {
 		return "", errLabel
 	}
-	padded, err := PadSequence(sequence)
-	if err != nil {
-		return "", err
+	if err := checkSequence(sequence); err != nil {
+		return "", fmt.Errorf("sequence number %w", err)
 	}
-	return stream + "/" + padded, nil
+	return stream + "/" + zeros[len(sequence):] + sequence, nil
 }

@@ -172,13 +172,13 @@ func (item Item) Marks() map[int]string {
 // far as it is usage: 11 letters, digits, dashes or underscores. A write that
 // consumes something changes it, and so does a limit that comes or goes: its
 // total goes with it, which would look like a use that was given back.
-func Totals(b *Bucket) string {
+func Totals(b *quota.Bucket) string {
 	return totals(b.Limits, func(l *quota.Limit) int64 { return l.Consumed })
 }
 
 // TotalsBefore is Totals of what a write found. Where that was no bucket, it is
 // that of the new one when nothing of it was used.
-func TotalsBefore(old, written *Bucket) string {
+func TotalsBefore(old, written *quota.Bucket) string {
 	if old != nil {
 		return Totals(old)
 	}
@@ -186,7 +186,8 @@ func TotalsBefore(old, written *Bucket) string {
 }
 
 func totals(limits []quota.Limit, consumed func(*quota.Limit) int64) string {
-	var text []byte
+	var usual [256]byte
+	text := usual[:0]
 	for i := range limits {
 		limit := &limits[i]
 		if limit.Name != quota.WriteMeter && CanCount(limit.Name) {

@@ -227,7 +227,7 @@ func TestTotals(t *testing.T) {
 		}
 		return b
 	}
-	of := func(consumed map[string]int, more ...string) string { return table.Totals(bucket(consumed, more...)) }
+	of := func(consumed map[string]int, more ...string) string { return table.Totals(&bucket(consumed, more...).Bucket) }
 	unused := of(nil)
 	if !regexp.MustCompile(`^[A-Za-z0-9_-]{11}$`).MatchString(unused) {
 		t.Errorf("%q", unused)
@@ -261,13 +261,13 @@ func TestTotalsBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	used := *unused
+	used := unused.Bucket
 	used.Limits = slices.Clone(unused.Limits)
 	used.Limits[0].Consumed = 4
-	if got := table.TotalsBefore(nil, &used); got != table.Totals(unused) {
+	if got := table.TotalsBefore(nil, &used); got != table.Totals(&unused.Bucket) {
 		t.Errorf("before an insert: %s", got)
 	}
-	if got := table.TotalsBefore(&used, unused); got != table.Totals(&used) {
+	if got := table.TotalsBefore(&used, &unused.Bucket); got != table.Totals(&used) {
 		t.Errorf("before a modification: %s", got)
 	}
 }

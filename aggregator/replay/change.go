@@ -8,13 +8,29 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// change returns the bucket as a recorded change leaves it.
-func change(before *table.Bucket, c *events.Change) (*table.Bucket, error) {
-	var recorded table.Item
-	if c.Old != nil {
-		recorded = c.Old.Item
+// recorded is a change with its images whole.
+type recorded struct {
+	*events.Change
+	Old *table.Bucket // nil where the write created the bucket
+	New *table.Bucket
+}
+
+func whole(c *events.Change) (*recorded, error) {
+	r := &recorded{Change: c}
+	var err error
+	if r.New, err = c.New.Whole(); err == nil && c.Old != nil {
+		r.Old, err = c.Old.Whole()
 	}
-	after, err := table.DecodeBucket(patch(before.Item, recorded, c.New.Item))
+	return r, err
+}
+
+// change returns the bucket as a recorded change leaves it.
+func change(before *table.Bucket, c *recorded) (*table.Bucket, error) {
+	var from table.Item
+	if c.Old != nil {
+		from = c.Old.Item
+	}
+	after, err := table.DecodeBucket(patch(before.Item, from, c.New.Item))
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +99,7 @@ func accounted(name string) bool {
 
 // raise lets the shard count rise, never fall. A legacy quota's grant is
 // frozen at the size it has before.
-func raise(after, before *table.Bucket, c *events.Change) {
+func raise(after, before *table.Bucket, c *recorded) {
 	if c.New.Count <= after.Count {
 		return
 	}
@@ -98,7 +114,7 @@ func raise(after, before *table.Bucket, c *events.Change) {
 // pass makes a recorded pass again, on the table's own balances, and reports
 // whether there was one that is later than the table's. A pass that is not is
 // one whose writer would have lost the lock.
-func pass(after, before *table.Bucket, c *events.Change) bool {
+func pass(after, before *table.Bucket, c *recorded) bool {
 	if c.New.Refilled <= after.Refilled || !passRecorded(c) {
 		return false
 	}
@@ -115,13 +131,13 @@ func pass(after, before *table.Bucket, c *events.Change) bool {
 }
 
 // passRecorded reports whether a change holds a pass: a creation is one too.
-func passRecorded(c *events.Change) bool { return c.Old == nil || c.Old.Refilled != c.New.Refilled }
+func passRecorded(c *recorded) bool { return c.Old == nil || c.Old.Refilled != c.New.Refilled }
 
 // copyDrips takes over the balance of a dripping limit that a recorded pass
 // left, before its consumption. What a pass of the aggregator credited since
 // the pass before is part of what this one credits, so that the two tables
 // agree again, also on what the writer made of its clock or an operator did.
-func copyDrips(after, before *table.Bucket, c *events.Change) {
+func copyDrips(after, before *table.Bucket, c *recorded) {
 	if c.Old == nil || before.Refilled < c.Old.Refilled || before.Count != c.Old.Count {
 		return
 	}
@@ -136,7 +152,7 @@ func copyDrips(after, before *table.Bucket, c *events.Change) {
 
 // reopen starts a quota's period where the recorded pass did so by something
 // other than a rule: a use that opened a session window, or an operator.
-func reopen(limit *quota.Limit, count int, before *table.Bucket, c *events.Change) {
+func reopen(limit *quota.Limit, count int, before *table.Bucket, c *recorded) {
 	is := c.New.Limit(limit.Name)
 	if is == nil || !limit.IsQuota() {
 		return
@@ -163,7 +179,7 @@ func reopen(limit *quota.Limit, count int, before *table.Bucket, c *events.Chang
 
 // operatorReset reports whether a change counts one more operator reset of a
 // calendar quota, which the table does not show yet.
-func operatorReset(limit string, before *table.Bucket, c *events.Change) bool {
+func operatorReset(limit string, before *table.Bucket, c *recorded) bool {
 	name := table.Attr(limit, table.FieldResetCount)
 	return c.Old != nil && c.New.Item[name] != nil &&
 		!reflect.DeepEqual(c.Old.Item[name], c.New.Item[name]) && !reflect.DeepEqual(before.Item[name], c.New.Item[name])
@@ -173,7 +189,7 @@ func operatorReset(limit string, before *table.Bucket, c *events.Change) bool {
 // topped up, and takes over a window start that was propagated. A quota's
 // balance that fell by anything else without a pass was a move, which is not
 // copied.
-func settle(limit *quota.Limit, refilled int64, c *events.Change) {
+func settle(limit *quota.Limit, refilled int64, c *recorded) {
 	is := c.New.Limit(limit.Name)
 	if is == nil {
 		return
@@ -206,7 +222,7 @@ func settle(limit *quota.Limit, refilled int64, c *events.Change) {
 
 // overtaken reports whether the table's quota is in a later period than the one
 // that a change was recorded in, so that an operator's additions are over.
-func overtaken(limit *quota.Limit, refilled int64, is *quota.Limit, c *events.Change) bool {
+func overtaken(limit *quota.Limit, refilled int64, is *quota.Limit, c *recorded) bool {
 	switch limit.Kind() {
 	case quota.Calendar:
 		return !limit.Current(c.New.Refilled, refilled)

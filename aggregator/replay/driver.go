@@ -87,12 +87,16 @@ func (d *driver) put(id itemID, image json.RawMessage) {
 
 // rewrite applies a bucket's change to the table and returns it as the change
 // that the table saw.
-func (d *driver) rewrite(ctx context.Context, c *events.Change) (*events.Change, error) {
+func (d *driver) rewrite(ctx context.Context, made *events.Change) (*events.Change, error) {
+	c, err := whole(made)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", made.Position, err)
+	}
 	before, err := d.store.Read(ctx, c.New.Key)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", c.Position, err)
 	}
-	after, seen := (*table.Bucket)(nil), *c
+	after, seen := (*table.Bucket)(nil), *made
 	switch {
 	case before != nil:
 	case c.Old != nil:
@@ -102,13 +106,13 @@ func (d *driver) rewrite(ctx context.Context, c *events.Change) (*events.Change,
 	}
 	if before != nil {
 		after, err = change(before, c)
-		seen.Old = asCounted(before, c.Old)
+		seen.Old = asCounted(before, c.Old).Image()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", c.Position, err)
 	}
 	d.store.Put(after.Item)
-	seen.New = asCounted(after, c.New)
+	seen.New = asCounted(after, c.New).Image()
 	return &seen, nil
 }
 
@@ -127,7 +131,7 @@ func asCounted(b, recorded *table.Bucket) *table.Bucket {
 // create makes a shard that appears as a client would: where others are there,
 // it raises them and funds the shard from them. What the shard's first use
 // consumed is then taken off.
-func (d *driver) create(ctx context.Context, c *events.Change) (*table.Bucket, error) {
+func (d *driver) create(ctx context.Context, c *recorded) (*table.Bucket, error) {
 	zero, err := d.store.Read(ctx, c.New.Key.At(0))
 	if err != nil || zero == nil || c.New.Broken != nil {
 		return c.New, err

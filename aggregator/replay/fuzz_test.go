@@ -127,7 +127,11 @@ func chained(records []events.Record) bool {
 	return true
 }
 
-func dumped(b *table.Bucket) string {
+func dumped(i *table.Image) string {
+	b, err := i.Whole()
+	if err != nil {
+		return err.Error()
+	}
 	text, _ := table.FormatItem(b.Item)
 	return string(text)
 }

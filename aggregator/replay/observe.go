@@ -12,7 +12,7 @@ import (
 
 // Observe is told of a write at a time (epoch ms): the bucket before and after
 // it, nil where there was or is none. It changes neither.
-type Observe func(at int64, before, after *table.Bucket)
+type Observe func(at int64, before, after *table.Image)
 
 // watcher tells an observer what became of a table in memory. It keeps each
 // bucket as it last was, since what wrote to it may be the recording, what
@@ -41,14 +41,14 @@ func (r *Replay) watch() *watcher {
 
 // before takes in what the table holds of a record's bucket and its siblings,
 // before the record is applied.
-func (w *watcher) before(x aggregator.Delivery) {
+func (w *watcher) before(x aggregator.Delivery) (err error) {
 	if w == nil {
-		return
+		return nil
 	}
 	w.at = x.Record.Time
 	key, ok := keyOf(x)
 	if !ok {
-		return
+		return nil
 	}
 	if !w.groups[key.Group] {
 		w.groups[key.Group] = true
@@ -56,9 +56,10 @@ func (w *watcher) before(x aggregator.Delivery) {
 			w.last[b.Key] = b
 		}
 	}
-	if x.Change != nil && w.last[key] == nil {
-		w.last[key] = x.Change.Old // the driver puts it there first
+	if x.Change != nil && x.Change.Old != nil && w.last[key] == nil {
+		w.last[key], err = x.Change.Old.Whole() // the driver puts it there first
 	}
+	return err
 }
 
 // after tells what a record did. One that creates a shard also does something to
@@ -134,7 +135,7 @@ func (w *watcher) look(ctx context.Context, key table.Key) error {
 	if before == nil && after == nil || before != nil && after != nil && reflect.DeepEqual(before.Item, after.Item) {
 		return nil
 	}
-	w.observe(w.at, before, after)
+	w.observe(w.at, before.Image(), after.Image())
 	if w.last[key] = after; after == nil {
 		delete(w.last, key)
 	}
@@ -163,6 +164,6 @@ func (r *Replay) removed(record events.Record) {
 		return
 	}
 	if b, err := table.DecodeBucket(item); err == nil {
-		r.Observe(record.Time, b, nil)
+		r.Observe(record.Time, b.Image(), nil)
 	}
 }

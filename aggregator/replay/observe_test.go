@@ -14,16 +14,16 @@ import (
 // story: each write begins where the one before it ended.
 type images struct {
 	t        *testing.T
-	last     map[table.Key]*table.Bucket
+	last     map[table.Key]*table.Image
 	told     int
 	consumed map[string]int64
 }
 
 func newImages(t *testing.T) *images {
-	return &images{t: t, last: map[table.Key]*table.Bucket{}, consumed: map[string]int64{}}
+	return &images{t: t, last: map[table.Key]*table.Image{}, consumed: map[string]int64{}}
 }
 
-func (i *images) observe(at int64, before, after *table.Bucket) {
+func (i *images) observe(at int64, before, after *table.Image) {
 	i.told++
 	key := i.key(before, after)
 	if last, ok := i.last[key]; ok && !sameItem(last, before) {
@@ -40,15 +40,23 @@ func (i *images) observe(at int64, before, after *table.Bucket) {
 	}
 }
 
-func (i *images) key(before, after *table.Bucket) table.Key {
+func (i *images) key(before, after *table.Image) table.Key {
 	if after == nil {
 		after = before
 	}
 	return after.Key
 }
 
-func sameItem(a, b *table.Bucket) bool {
-	return a == nil && b == nil || a != nil && b != nil && reflect.DeepEqual(a.Item, b.Item)
+func sameItem(a, b *table.Image) bool {
+	return a == nil && b == nil || a != nil && b != nil && reflect.DeepEqual(itemOf(a), itemOf(b))
+}
+
+func itemOf(i *table.Image) table.Item {
+	b, err := i.Whole()
+	if err != nil {
+		return nil
+	}
+	return b.Item
 }
 
 // An observer of a table in memory sees everything that becomes of it, whoever
@@ -68,7 +76,7 @@ func TestObserveInMemory(t *testing.T) {
 			t.Errorf("%d buckets were seen, want %d", len(seen.last), want)
 		}
 		for key, b := range seen.last {
-			if stored, err := store.Read(context.Background(), key); err != nil || !sameItem(stored, b) {
+			if stored, err := store.Read(context.Background(), key); err != nil || !sameItem(stored.Image(), b) {
 				t.Errorf("the last image of shard %d is not the table's", key.Shard)
 			}
 		}
@@ -87,10 +95,10 @@ func TestObserveInMemory(t *testing.T) {
 func TestObserveStories(t *testing.T) {
 	for _, name := range []string{"operator", "mixed", "session"} {
 		for _, dry := range []bool{false, true} {
-			told := map[table.Key]*table.Bucket{}
+			told := map[table.Key]*table.Image{}
 			run := InMemory(memory.New())
 			run.DryRun = dry
-			run.Observe = func(_ int64, before, after *table.Bucket) {
+			run.Observe = func(_ int64, before, after *table.Image) {
 				key := (&images{}).key(before, after)
 				if last, ok := told[key]; ok && !sameItem(last, before) {
 					t.Errorf("%s, dry %v: a write of shard %d does not begin where the last one ended", name, dry, key.Shard)

@@ -168,7 +168,9 @@ func (r *Replay) once(ctx context.Context, batch []aggregator.Delivery, drive bo
 // drive applies a record to the table and shows an observer what that did.
 func (r *Replay) drive(ctx context.Context, x *aggregator.Delivery) (applied bool, err error) {
 	watch := r.watch()
-	watch.before(*x)
+	if err := watch.before(*x); err != nil {
+		return false, err
+	}
 	if *x, applied, err = r.driver.apply(ctx, *x); err != nil || !applied {
 		return false, err
 	}

@@ -197,7 +197,7 @@ func (f *inspectFlags) past(ctx context.Context, service connection, group table
 	}
 	for _, b := range found.Shards {
 		if b.Bucket != nil {
-			builder.Observe(now.UnixMilli(), b.Bucket, b.Bucket) // so that it ends in what is there now
+			builder.Observe(now.UnixMilli(), b.Bucket.Image(), b.Bucket.Image()) // so that it ends in what is there now
 		}
 	}
 	return builder.Histories()[0], notes

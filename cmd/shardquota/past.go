@@ -79,7 +79,7 @@ func observe(into *history.Builder, group table.Group, record events.Record) {
 			return
 		}
 		if b, err := table.DecodeBucket(item); err == nil && b.Key.Group == group {
-			into.Observe(record.Time, b, nil)
+			into.Observe(record.Time, b.Image(), nil)
 		}
 		return
 	}

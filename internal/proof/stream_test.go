@@ -76,11 +76,11 @@ func (w *world) deliveries(batch []*record) []aggregator.Delivery {
 		mark = w.mutant.mark
 	}
 	for i, r := range batch {
-		change := &events.Change{New: r.new.Bucket, Record: events.Record{
+		change := &events.Change{New: r.new.Bucket.Image(), Record: events.Record{
 			EventName: events.Insert, Stream: labels[r.label], Sequence: sequence(r.nth), Time: r.at,
 		}}
 		if r.old != nil {
-			change.EventName, change.Old = events.Modify, r.old.Bucket
+			change.EventName, change.Old = events.Modify, r.old.Bucket.Image()
 		}
 		change.Mark, _ = mark(change.Stream, change.Sequence)
 		deliveries[i] = aggregator.Delivery{Record: change.Record, Change: change}

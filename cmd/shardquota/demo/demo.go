@@ -37,7 +37,7 @@ type Config struct {
 	Longest time.Duration // after which it ends though tokens are left
 
 	// Observe is told of every write to a bucket in order; nil for nobody.
-	Observe func(at int64, before, after *table.Bucket)
+	Observe func(at int64, before, after *table.Image)
 }
 
 // Frame is how far a demo is.

@@ -32,7 +32,7 @@ type Builder struct {
 // Observe takes in one write at a time (epoch ms): the bucket before and after
 // it, nil where there was or is none. Writes of one bucket come in order, those
 // of others may come a little earlier or later. It keeps neither image.
-func (b *Builder) Observe(at int64, before, after *table.Bucket) {
+func (b *Builder) Observe(at int64, before, after *table.Image) {
 	is := cmp.Or(after, before)
 	if is == nil {
 		return
@@ -95,7 +95,7 @@ type limitTracks struct {
 
 type shardTracks struct{ balance, ceiling *track }
 
-func (t *tracker) observe(at int64, before, after *table.Bucket) {
+func (t *tracker) observe(at int64, before, after *table.Image) {
 	if at <= 0 {
 		at = t.newest // a record without a time: no reason to draw fifty years
 	}
@@ -118,7 +118,7 @@ func (t *tracker) observe(at int64, before, after *table.Bucket) {
 	t.last[after.Shard] = alone(after.Bucket)
 }
 
-func bucketOf(b *table.Bucket) *quota.Bucket {
+func bucketOf(b *table.Image) *quota.Bucket {
 	if b == nil {
 		return nil
 	}
@@ -141,7 +141,7 @@ func (t *tracker) keep(event Event) {
 	t.events = append(t.events, event)
 }
 
-func (t *tracker) remove(slot int, at int64, before *table.Bucket) {
+func (t *tracker) remove(slot int, at int64, before *table.Image) {
 	t.keep(Event{Time: at, Kind: Removed, Shard: before.Shard})
 	delete(t.last, before.Shard)
 	for _, limit := range t.limits {

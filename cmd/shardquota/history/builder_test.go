@@ -9,13 +9,13 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-func bucket(t testing.TB, key table.Key, more ...fixture.Attrs) *table.Bucket {
+func bucket(t testing.TB, key table.Key, more ...fixture.Attrs) *table.Image {
 	t.Helper()
 	b, err := table.DecodeBucket(fixture.Bucket(key, more...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b
+	return b.Image()
 }
 
 // told renders the events of the only group.
@@ -35,7 +35,7 @@ func TestTrimOrMove(t *testing.T) {
 	before := bucket(t, key, daily(1_500_000))
 	for _, test := range []struct {
 		name string
-		to   *table.Bucket
+		to   *table.Image
 		want string
 	}{
 		{"a move", bucket(t, key, daily(900_000)), "[moved 0 calls 600000]"},
@@ -82,7 +82,7 @@ func TestRemoved(t *testing.T) {
 func TestBounds(t *testing.T) {
 	b := history.Builder{Slots: 16, Groups: 3}
 	group := fixture.Acme
-	var images [2]*table.Bucket
+	var images [2]*table.Image
 	for n := range 20_000 {
 		if n%1000 == 0 {
 			group.Entity = fmt.Sprintf("e%d", n/1000)

@@ -98,7 +98,7 @@ func TestEmptyPages(t *testing.T) {
 // What is written of one slot only is a whole chart, too.
 func TestOneWrite(t *testing.T) {
 	w := &walk{t: t}
-	w.builder.Observe(fixture.Noon, nil, w0(t))
+	w.builder.Observe(fixture.Noon, nil, w0(t).Image())
 	text := html(t, page.Page{Groups: []page.Group{{Name: "entity-1", History: w.builder.Histories()[0]}}})
 	if want := "3200000 at 12:00:00, 3200000 at 12:00:00, on 1 shard at the end"; !strings.Contains(text, want) {
 		t.Errorf("does not hold %q", want)

@@ -80,7 +80,7 @@ func decoded(t testing.TB, item table.Item) *table.Bucket {
 func doublings(t testing.TB) page.Page {
 	t.Helper()
 	w := &walk{t: t, buckets: []*table.Bucket{w0(t)}}
-	w.builder.Observe(fixture.Noon, nil, w.buckets[0])
+	w.builder.Observe(fixture.Noon, nil, w.buckets[0].Image())
 	for second := range int64(300) {
 		at := fixture.Noon + second*fixture.Second
 		if second > 0 && second%50 == 0 {
@@ -113,7 +113,7 @@ func (w *walk) write(at int64, shard int, change func(*table.Bucket)) {
 	after := decoded(w.t, item)
 	change(after)
 	after.Fill()
-	w.builder.Observe(at, before, after)
+	w.builder.Observe(at, before.Image(), after.Image())
 	w.buckets[shard] = after
 }
 
@@ -131,7 +131,7 @@ func (w *walk) double(at int64) {
 	for shard := from; shard < 2*from; shard++ {
 		item := fixture.Bucket(fixture.Acme.At(shard), fixture.Count(2*from), fixture.Refilled(at), fixture.Daily("calls", share, 3_200_000_000, 2*from))
 		b := decoded(w.t, item)
-		w.builder.Observe(at, nil, b)
+		w.builder.Observe(at, nil, b.Image())
 		w.buckets = append(w.buckets, b)
 	}
 }
@@ -161,8 +161,8 @@ func hostile(t testing.TB) page.Page {
 		fixture.Daily(hostileLimit, 1_000_000, 2_000_000, 1), fixture.Daily(endless, -5_000, 2_000_000, 1),
 		fixture.Attrs{"b_" + hostileLimit + "_sched": `1s500"><b onclick=x>`}))
 	overlap := decoded(t, fixture.Bucket(fixture.Acme.At(1), fixture.Daily(endless, 2_000_000, 2_000_000, 1)))
-	builder.Observe(at, nil, zero)
-	builder.Observe(at+1000, nil, overlap)
+	builder.Observe(at, nil, zero.Image())
+	builder.Observe(at+1000, nil, overlap.Image())
 	siblings := make([]table.Sibling, 4)
 	siblings[0].Bucket, siblings[1].Bucket, siblings[3].Broken = zero, overlap, table.ErrItem
 	seen := survey.Take(survey.Found{Shards: siblings}, at+2000)
