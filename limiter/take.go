@@ -15,6 +15,7 @@ import (
 type sighting struct {
 	count  int             // of its shards
 	limits map[string]bool // that its buckets have; nil while none was looked at
+	free   int64           // until when they are bypassed, epoch ms
 }
 
 // part is what one bucket gave to a use.
@@ -111,6 +112,7 @@ type asking struct {
 	parent bool
 	now    time.Time
 
+	tried    bool // to take free
 	bypassed bool
 }
 
@@ -127,7 +129,7 @@ func (l *Limiter) ask(ctx context.Context, key table.Key, demand quota.Demand, p
 	if err := a.narrow(); err != nil {
 		return nil, err
 	}
-	taken, err := a.take(ctx)
+	taken, err := a.begin(ctx)
 	for attempt := 0; err == nil && !taken.Applied && attempt < attempts; attempt++ {
 		a.now = l.now()
 		taken, err = a.prepare(ctx, taken.Item)
@@ -156,6 +158,14 @@ func (a *asking) narrow() error {
 	return nil
 }
 
+// begin asks first as the group was last known.
+func (a *asking) begin(ctx context.Context) (table.Taken, error) {
+	if seen, _ := a.seen.Peek(a.key.Group); a.millis() < seen.free {
+		return a.takeFree(ctx)
+	}
+	return a.take(ctx)
+}
+
 // take is the fast path: one update, and no look at the item before.
 func (a *asking) take(ctx context.Context) (table.Taken, error) {
 	taken, err := a.table.Take(ctx, a.key, table.Take{Amounts: a.demand, Now: a.millis()})
@@ -178,6 +188,13 @@ func (a *asking) takeHot(ctx context.Context) (table.Taken, error) {
 	return a.table.Take(ctx, a.key, table.Take{Amounts: a.demand, Now: a.millis(), Hot: true})
 }
 
+// takeFree meters a use of a bucket that is bypassed.
+func (a *asking) takeFree(ctx context.Context) (table.Taken, error) {
+	taken, err := a.table.Take(ctx, a.key, table.Take{Amounts: a.demand, Now: a.millis(), Free: true})
+	a.bypassed = taken.Applied
+	return taken, err
+}
+
 // prepare does what an item calls for that did not give at once, and asks again
 // or, where both can be done in one update, takes with it.
 func (a *asking) prepare(ctx context.Context, item table.Item) (table.Taken, error) {
@@ -194,6 +211,10 @@ func (a *asking) prepare(ctx context.Context, item table.Item) (table.Taken, err
 	if b.Disabled {
 		return table.Taken{}, ErrDisabled
 	}
+	if !a.tried && a.bypasses(b) { // one that is to be passed first is tried once
+		a.tried = true
+		return a.takeFree(ctx)
+	}
 	use, have, err := quota.PlanUse(&b.Bucket, a.demand, a.millis())
 	switch {
 	case errors.Is(err, quota.ErrNoLimit):
@@ -204,6 +225,22 @@ func (a *asking) prepare(ctx context.Context, item table.Item) (table.Taken, err
 		return a.reject(ctx, b, have)
 	}
 	return a.use(ctx, b, use)
+}
+
+// bypasses reports whether a bucket admits everything for now, and remembers
+// until when. One that lacks a limit gets it first.
+func (a *asking) bypasses(b *table.Bucket) bool {
+	for name := range a.demand {
+		if b.Limit(name) == nil {
+			return false
+		}
+	}
+	seen, _ := a.seen.Peek(a.key.Group)
+	if seen.free != b.Bypass {
+		seen.count, seen.free = max(seen.count, b.Count), b.Bypass
+		a.seen.Add(a.key.Group, seen)
+	}
+	return a.millis() < b.Bypass
 }
 
 // use writes what was planned from a bucket's item, and then does what a use

@@ -25,14 +25,16 @@ type Client interface {
 	Store
 
 	// Take MUST charge a bucket in one atomic write, without reading anything
-	// first, if and only if the bucket exists, is not disabled, has an expiry
-	// after Now or none, a valid-until after Now or none, a write left on its
-	// write meter or the take is Hot, and of every limit that is enforced at Now (it is not soft
-	// then) at least the amount. Amounts come off the balances and onto the
-	// totals consumed; the write meter is charged one write. Otherwise it MUST
-	// change nothing and return the item as it is. Of a limit that the bucket
-	// lacks it MUST NOT make any part. The error wraps ErrRequest where the take
-	// is not Sound.
+	// first, if and only if the bucket exists, is neither disabled nor bypassed at
+	// Now, has an expiry after Now or none, a valid-until after Now or none, a write
+	// left on its write meter or the take is Hot, and of every limit that is
+	// enforced at Now (it is not soft then) at least the amount. Amounts come off
+	// the balances and onto the totals consumed; the write meter is charged one
+	// write. A Free take MUST charge the totals and the write meter alone, if and
+	// only if the bucket exists, is bypassed at Now and not disabled, has not
+	// expired, and has the limits. Otherwise it MUST change nothing and return the
+	// item as it is. Of a limit that the bucket lacks it MUST NOT make any part. The
+	// error wraps ErrRequest where the take is not Sound.
 	Take(ctx context.Context, key Key, take Take) (Taken, error)
 
 	// Use MUST write a pass as Store.Pass does, and in the same update the
@@ -85,6 +87,7 @@ type Take struct {
 	Amounts map[string]int64 // millitokens by limit name, none negative
 	Now     int64            // epoch ms
 	Hot     bool             // the write meter may go into debt: someone else has just looked after the heat
+	Free    bool             // of a bucket that is bypassed: the amounts are metered, and nothing is enforced
 }
 
 // Sound reports what no take can ask for: an amount below 0 or beyond

@@ -227,7 +227,9 @@ func TestTotals(t *testing.T) {
 		}
 		return b
 	}
-	of := func(consumed map[string]int, more ...string) string { return table.Totals(&bucket(consumed, more...).Bucket) }
+	of := func(consumed map[string]int, more ...string) string {
+		return table.Totals(&bucket(consumed, more...).Bucket)
+	}
 	unused := of(nil)
 	if !regexp.MustCompile(`^[A-Za-z0-9_-]{11}$`).MatchString(unused) {
 		t.Errorf("%q", unused)

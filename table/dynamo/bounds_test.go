@@ -90,7 +90,7 @@ func wideUse(t *testing.T, b *table.Bucket) *expression {
 // Most limits that one write has room for. A bucket of more than the smallest of
 // them can't be used at the worst of times.
 func TestMostLimits(t *testing.T) {
-	for name, want := range map[string]int{"take": 35, "use": 51, "use that opens": 34, "settle": 106} {
+	for name, want := range map[string]int{"take": 34, "use": 51, "use that opens": 34, "settle": 106} {
 		most := 0
 		for limits := 1; limits < 200 && charging[name](t, limits).fits() == nil; limits++ {
 			most = limits

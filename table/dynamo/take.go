@@ -22,7 +22,7 @@ func (c *Client) Take(ctx context.Context, key table.Key, take table.Take) (tabl
 		return table.Taken{}, fmt.Errorf("take: %w", err)
 	}
 	limits := slices.Sorted(maps.Keys(take.Amounts))
-	return c.charge(ctx, "take", key, c.shapes.of(limits, take.Hot).filled(limits, take))
+	return c.charge(ctx, "take", key, c.shapes.of(limits, take).filled(limits, take))
 }
 
 // takeShapes keeps what the takes of a set of limits have in common: their
@@ -43,20 +43,21 @@ func newTakeShapes() takeShapes {
 	return takeShapes{cache}
 }
 
-func (s takeShapes) of(limits []string, hot bool) *expression {
-	key := shapeKey(limits, hot)
+func (s takeShapes) of(limits []string, take table.Take) *expression {
+	key := shapeKey(limits, take)
 	shape, ok := s.cache.Get(key)
 	if !ok {
-		shape = takeShape(limits, hot)
+		shape = takeShape(limits, take)
 		s.cache.Add(key, shape)
 	}
 	return shape
 }
 
 // shapeKey is another one for any other names, whatever is in them.
-func shapeKey(limits []string, hot bool) string {
+func shapeKey(limits []string, take table.Take) string {
 	var key strings.Builder
-	key.WriteString(strconv.FormatBool(hot))
+	key.WriteString(strconv.FormatBool(take.Hot))
+	key.WriteString(strconv.FormatBool(take.Free))
 	for _, limit := range limits {
 		key.WriteString(strconv.Itoa(len(limit)))
 		key.WriteByte(' ')
@@ -67,7 +68,7 @@ func shapeKey(limits []string, hot bool) string {
 
 func takeExpression(take table.Take) *expression {
 	limits := slices.Sorted(maps.Keys(take.Amounts))
-	return takeShape(limits, take.Hot).filled(limits, take)
+	return takeShape(limits, take).filled(limits, take)
 }
 
 // Aliases of a take's values, those of its limits' amounts after them.
@@ -85,34 +86,56 @@ func aliasAmount(i int) string { return ":" + strconv.Itoa(fixedAliases+2*i) }
 func aliasDebit(i int) string { return ":" + strconv.Itoa(fixedAliases+2*i+1) }
 
 // takeShape is a take of limits without its values.
-func takeShape(limits []string, hot bool) *expression {
+func takeShape(limits []string, take table.Take) *expression {
 	e := newExpression()
-	after := func(attribute string) string { return e.name(attribute) + " > " + aliasNow }
 	e.require(e.exists(table.AttrPK))
 	e.require(either(e.absent(table.AttrDisabled), e.name(table.AttrDisabled)+" = "+aliasFalse))
 	e.require(either(e.absent(table.AttrTTL), e.name(table.AttrTTL)+" > "+aliasSecond))
-	e.require(either(e.absent(table.AttrValid), after(table.AttrValid)))
-	add := func(limit, consumed, balance string) {
-		e.adds = append(e.adds, e.name(table.Attr(limit, table.FieldConsumed))+" "+consumed, e.name(table.Attr(limit, table.FieldBalance))+" "+balance)
-	}
-	if meter := table.Attr(quota.WriteMeter, table.FieldBalance); hot {
-		e.require(e.exists(meter))
-	} else {
-		e.require(e.name(meter) + " >= " + aliasWrite)
-	}
-	add(quota.WriteMeter, aliasWrite, aliasWritten)
-	for i, limit := range limits {
-		amount, debit, balance := aliasAmount(i), aliasDebit(i), table.Attr(limit, table.FieldBalance)
-		// A soft limit admits whatever its balance, but not where it has none: an
-		// addition would make an item with part of a limit.
-		soft := both(after(table.Attr(limit, table.FieldSoft)), e.exists(balance))
+	e.require(e.exists(table.Attr(quota.WriteMeter, table.FieldBalance)))
+	for _, limit := range limits {
 		e.require(e.exists(table.Attr(limit, table.FieldCapacity)))
-		e.require(either(e.name(balance)+" >= "+amount, soft))
-		add(limit, amount, debit)
 	}
+	if take.Free {
+		e.free(limits)
+	} else {
+		e.enforce(limits, take.Hot)
+	}
+	e.adds = append(e.adds,
+		e.name(table.Attr(quota.WriteMeter, table.FieldConsumed))+" "+aliasWrite,
+		e.name(table.Attr(quota.WriteMeter, table.FieldBalance))+" "+aliasWritten)
 	e.render()
 	return e
 }
+
+// free takes of a bucket that is bypassed: onto the totals alone.
+func (e *expression) free(limits []string) {
+	e.require(e.after(table.AttrBypass))
+	for i, limit := range limits {
+		// An addition to a limit without a balance would make part of a limit.
+		e.require(e.exists(table.Attr(limit, table.FieldBalance)))
+		e.adds = append(e.adds, e.name(table.Attr(limit, table.FieldConsumed))+" "+aliasAmount(i))
+	}
+}
+
+// enforce takes of a bucket whose limits hold.
+func (e *expression) enforce(limits []string, hot bool) {
+	e.require(either(e.absent(table.AttrBypass), e.name(table.AttrBypass)+" <= "+aliasNow))
+	e.require(either(e.absent(table.AttrValid), e.after(table.AttrValid)))
+	if !hot {
+		e.require(e.name(table.Attr(quota.WriteMeter, table.FieldBalance)) + " >= " + aliasWrite)
+	}
+	for i, limit := range limits {
+		balance := table.Attr(limit, table.FieldBalance)
+		// A soft limit admits whatever its balance, but not where it has none.
+		soft := both(e.after(table.Attr(limit, table.FieldSoft)), e.exists(balance))
+		e.require(either(e.name(balance)+" >= "+aliasAmount(i), soft))
+		e.adds = append(e.adds,
+			e.name(table.Attr(limit, table.FieldConsumed))+" "+aliasAmount(i), e.name(balance)+" "+aliasDebit(i))
+	}
+}
+
+// after requires a time that is to come.
+func (e *expression) after(attribute string) string { return e.name(attribute) + " > " + aliasNow }
 
 // filled is a shape with the values of a take.
 func (e *expression) filled(limits []string, take table.Take) *expression {
@@ -126,7 +149,9 @@ func (e *expression) filled(limits []string, take table.Take) *expression {
 	full.values[aliasFalse] = &types.AttributeValueMemberBOOL{}
 	for i, limit := range limits {
 		set(aliasAmount(i), take.Amounts[limit])
-		set(aliasDebit(i), -take.Amounts[limit])
+		if !take.Free { // a value that no expression names is refused
+			set(aliasDebit(i), -take.Amounts[limit])
+		}
 	}
 	return &full
 }

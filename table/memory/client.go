@@ -51,7 +51,11 @@ func (c *Client) Take(ctx context.Context, key table.Key, take table.Take) (tabl
 		}
 		item := stored.Clone()
 		for _, limit := range slices.Sorted(maps.Keys(take.Amounts)) {
-			if err := charge(item, limit, take.Amounts[limit], -take.Amounts[limit]); err != nil {
+			debit := take.Amounts[limit]
+			if take.Free {
+				debit = 0
+			}
+			if err := charge(item, limit, take.Amounts[limit], -debit); err != nil {
 				return nil, err
 			}
 		}
@@ -60,18 +64,32 @@ func (c *Client) Take(ctx context.Context, key table.Key, take table.Take) (tabl
 }
 
 func takeHolds(i image, take table.Take) bool {
-	balance := func(limit string) string { return table.Attr(limit, table.FieldBalance) }
 	if i.has(table.AttrDisabled) && !i.same(table.AttrDisabled, &types.AttributeValueMemberBOOL{}) ||
 		i.has(table.AttrTTL) && !i.above(table.AttrTTL, take.Now/1000) ||
-		i.has(table.AttrValid) && !i.above(table.AttrValid, take.Now) || !take.Hot && !i.atLeast(balance(quota.WriteMeter), quota.WriteCost) {
+		!i.has(table.Attr(quota.WriteMeter, table.FieldBalance)) {
 		return false
 	}
-	if !i.has(balance(quota.WriteMeter)) {
+	for limit := range take.Amounts {
+		if !i.has(table.Attr(limit, table.FieldCapacity)) || !i.has(table.Attr(limit, table.FieldBalance)) {
+			return false
+		}
+	}
+	if take.Free {
+		return i.above(table.AttrBypass, take.Now)
+	}
+	return enforced(i, take)
+}
+
+// enforced reports whether a bucket gives what is taken.
+func enforced(i image, take table.Take) bool {
+	if i.has(table.AttrBypass) && !i.atMost(table.AttrBypass, take.Now) ||
+		i.has(table.AttrValid) && !i.above(table.AttrValid, take.Now) ||
+		!take.Hot && !i.atLeast(table.Attr(quota.WriteMeter, table.FieldBalance), quota.WriteCost) {
 		return false
 	}
 	for limit, amount := range take.Amounts {
 		soft := i.above(table.Attr(limit, table.FieldSoft), take.Now)
-		if !i.has(table.Attr(limit, table.FieldCapacity)) || !i.has(balance(limit)) || !soft && !i.atLeast(balance(limit), amount) {
+		if !soft && !i.atLeast(table.Attr(limit, table.FieldBalance), amount) {
 			return false
 		}
 	}

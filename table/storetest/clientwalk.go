@@ -59,7 +59,7 @@ func (w *walk) takeStep() step {
 	if w.chance(10) {
 		names = walkLimits
 	}
-	take := table.Take{Amounts: w.demand(names), Now: w.time() - int64(w.random.IntN(2)), Hot: w.chance(30)}
+	take := table.Take{Amounts: w.demand(names), Now: w.time() - int64(w.random.IntN(2)), Hot: w.chance(30), Free: w.chance(15)}
 	return step{"take", func(store table.Client, _ Raw) string {
 		taken, err := store.Take(w.Context(), key, take)
 		w.count("take", taken.Applied)

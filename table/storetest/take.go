@@ -37,7 +37,9 @@ var takeChanges = []change{
 	{"soft until now", attrs{"b_rpm_tk": 999, "b_rpm_soft": now}, false},
 	{"soft until now, with enough", attrs{"b_rpm_soft": now}, true},
 	{"another limit is soft", attrs{"b_rpm_tk": 999, "b_calls_soft": now + 1}, false},
-	{"bypassed: that is left to a use", attrs{"b_rpm_tk": 999, "bypass": now + 1000}, false},
+	{"bypassed, with enough: that is left to a free take", attrs{"bypass": now + 1}, false},
+	{"bypassed until now", attrs{"bypass": now}, true},
+	{"a bypass that is no number", attrs{"bypass": true}, false},
 
 	{"disabled", attrs{"disabled": true}, false},
 	{"not disabled", attrs{"disabled": false}, true},
@@ -68,7 +70,35 @@ var takeChanges = []change{
 	{"a balance that is no number", attrs{"b_rpm_tk": "much"}, false},
 }
 
+// freeChanges are what a bucket may be like when 1000 are metered of rpm as of a
+// bucket that is bypassed.
+var freeChanges = []change{
+	{"bypassed", attrs{"bypass": now + 1}, true},
+	{"not bypassed", nil, false},
+	{"bypassed until now", attrs{"bypass": now}, false},
+	{"a bypass that is no number", attrs{"bypass": true}, false},
+	{"nothing left", attrs{"bypass": now + 1, "b_rpm_tk": -5000, "vu": 0, "b_wcu_tk": -1000}, true},
+	{"disabled", attrs{"bypass": now + 1, "disabled": true}, false},
+	{"expired", attrs{"bypass": now + 1, "ttl": now / 1000}, false},
+	{"no write meter", attrs{"bypass": now + 1, "b_wcu_tk": nil}, false},
+	{"a limit without a capacity", attrs{"bypass": now + 1, "b_rpm_cp": nil}, false},
+	{"a limit without a balance", attrs{"bypass": now + 1, "b_rpm_tk": nil}, false},
+}
+
 var takeCases = []testCase{
+	{"a free take meters what is bypassed, and takes nothing", func(f *fixture) {
+		for _, c := range freeChanges {
+			item := bucket(first, everyType, limit(rpm, 5000, 60_000), calendar(calls, 500, 1000, 1), c.after)
+			f.raw.Put(f, item)
+			taken, err := f.client().Take(f.Context(), first, table.Take{Amounts: map[string]int64{rpm: 1000}, Now: now, Free: true})
+			if !c.holds {
+				f.refused(c.name, taken, err, item)
+				continue
+			}
+			metered := corrected(item, debit(quota.WriteMeter, quota.WriteCost), quota.Correction{Limit: rpm, Consumed: 1000})
+			f.written(c.name, taken, err, metered)
+		}
+	}},
 	{"each thing that a take depends on", func(f *fixture) {
 		amounts := map[string]int64{rpm: 1000}
 		for _, c := range takeChanges {
