@@ -205,7 +205,7 @@ func plain(text []byte) bool {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for ; len(text) >= 8; text = text[8:] {
 		word := binary.LittleEndian.Uint64(text)
-		if (word|word-0x20*ones)&tops != 0 {
+		if (word|(word-0x20*ones))&tops != 0 {
 			return false
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -87,6 +88,7 @@ var oddImages = []string{
 	image(`"b_x_tk":{"N":"5"},"b_x_cp":{"N":"7"},"name":{"S":"\u0041"}`),
 	image(`"b_x_tk":{"N":"5"},"b_x_cp":{"N":"7"},"name":{"S":"é"}`),
 	image(`"b_x_tk":{"N":"5"},"b_x_cp":{"N":"7"},"name":{"NULL":true}`),
+	strings.Replace(image(`"b_x_tk":{"N":"5"},"b_x_cp":{"N":"7"}`), "#e#", "#\x80#", 1),
 	image(`"b_x_tk":{"N":"5"},"b_x_cp":{"N":"7"},"shard_count":{"N":"-3"},"vu":{"N":"0"},"rf":{"N":"-1"}`),
 	image(`"b__tk":{"N":"5"},"b__cp":{"N":"7"},"b_a_b_tk":{"N":"1"},"b_a_b_cp":{"N":"1"},"b_tk":{"N":"1"},"b_":{"N":"1"}`),
 	`{"PK":{"S":"n/BUCKET#e#r#x"},"SK":{"S":"#STATE"}}`, `{}`, `{"PK":{"S":"`, `{"PK":{"S":"a"}`, ``, `[]`, `{"PK":{"S":"a"}} `, `{"PK":{}}`, `{"PK":{"":""}}`,
