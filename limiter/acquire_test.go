@@ -18,7 +18,7 @@ func TestAUseIsOneRequest(t *testing.T) {
 	everywhere(t, func(w *world) {
 		l := w.limiter(Limits("", PerMinute("rpm", 60), Quota("calls", 1000, "0 0 * * *")))
 		w.admit(l, acme, Amounts{"rpm": 1, "calls": 10})
-		w.asks("take sk-live-acme 0", "items 4", "items 1", "insert", "items 4", "items 1", "take sk-live-acme 0")
+		w.asks("take sk-live-acme 0", "items 5", "insert", "items 5", "take sk-live-acme 0")
 		w.admit(l, acme, Amounts{"rpm": 1, "calls": 10})
 		w.admit(l, acme, Amounts{"calls": 0})
 		w.asks("take sk-live-acme 0", "take sk-live-acme 0")

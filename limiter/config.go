@@ -205,10 +205,15 @@ func (c configs) fresh(ctx context.Context, keys []table.ItemKey, now time.Time)
 	if err != nil {
 		return nil, err
 	}
+	return c.take(keys, items, now), nil
+}
+
+// take reads the items of levels, and keeps what they say for a while.
+func (c configs) take(keys []table.ItemKey, items []table.Item, now time.Time) []config {
 	found := make([]config, len(keys))
-	for i, item := range items {
-		found[i] = parseConfig(item)
-		c.cache.Add(keys[i], kept{found[i], now.Add(c.keep)})
+	for i, key := range keys {
+		found[i] = parseConfig(items[i])
+		c.cache.Add(key, kept{found[i], now.Add(c.keep)})
 	}
-	return found, nil
+	return found
 }

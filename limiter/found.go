@@ -171,7 +171,7 @@ func (a *asking) meet(ctx context.Context, item table.Item) {
 		return
 	}
 	if coded := a.coded(b.Key.Resource); len(coded) > 0 && !declares(coded, b) {
-		h, err := a.look(ctx, b.Key.Group, a.now, false)
+		h, err := a.look(ctx, b.Key.Group, a.now)
 		if err != nil || h.coded && a.change(ctx, b.Key.Group, a.now) != nil {
 			return
 		}
@@ -209,7 +209,7 @@ func declares(limits []Limit, b *table.Bucket) bool {
 // supply is for a bucket that lacks a limit which is asked for. Where the limits
 // that hold have it, the bucket gets them; a parent gives without it.
 func (a *asking) supply(ctx context.Context, b *table.Bucket) (table.Taken, error) {
-	h, err := a.look(ctx, b.Key.Group, a.now, false)
+	h, err := a.look(ctx, b.Key.Group, a.now)
 	if err != nil && !errors.Is(err, ErrUndefined) {
 		return table.Taken{}, err
 	}
@@ -245,7 +245,7 @@ func (a *asking) renew(ctx context.Context, b *table.Bucket) (bool, error) {
 	if !lapsed {
 		return false, nil
 	}
-	h, err := a.look(ctx, b.Key.Group, a.now, false)
+	h, err := a.look(ctx, b.Key.Group, a.now)
 	if err != nil {
 		return false, err
 	}

@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,19 +24,11 @@ type holding struct {
 	owner table.Item // the entity's own item, nil where it has none
 }
 
-// look resolves what holds for a group, from what is stored now or, unless
-// fresh, from what was a while ago. The error wraps ErrUndefined or ErrLimit, or
-// is the table's.
-func (l *Limiter) look(ctx context.Context, group table.Group, now time.Time, fresh bool) (holding, error) {
-	var keys []table.ItemKey
-	for _, level := range levels(group) {
-		keys = append(keys, level.key(group.Namespace))
-	}
-	read := l.configs.cached
-	if fresh {
-		read = l.configs.fresh
-	}
-	stored, err := read(ctx, keys, now)
+// look resolves what holds for a group from what was stored a while ago or is
+// stored now. The entity's own item is not looked at. The error wraps
+// ErrUndefined or ErrLimit, or is the table's.
+func (l *Limiter) look(ctx context.Context, group table.Group, now time.Time) (holding, error) {
+	stored, err := l.configs.cached(ctx, levelKeys(group), now)
 	if err != nil {
 		return holding{}, fmt.Errorf("read limits: %w", err)
 	}
@@ -45,18 +36,25 @@ func (l *Limiter) look(ctx context.Context, group table.Group, now time.Time, fr
 	return holding{resolved: r}, err
 }
 
-// lookAt is look, fresh and with the entity's own item.
+// lookAt is look at what is stored now, and at the entity's own item.
 func (l *Limiter) lookAt(ctx context.Context, group table.Group, now time.Time) (holding, error) {
-	h, undefined := l.look(ctx, group, now, true)
-	if undefined != nil && !errors.Is(undefined, ErrUndefined) {
-		return h, undefined
-	}
-	owner, err := l.table.Items(ctx, []table.ItemKey{{PK: entityPK(group.Namespace, group.Entity), SK: metaSK}})
+	keys := levelKeys(group)
+	owner := table.ItemKey{PK: entityPK(group.Namespace, group.Entity), SK: metaSK}
+	items, err := l.table.Items(ctx, append(slices.Clip(keys), owner))
 	if err != nil {
-		return h, fmt.Errorf("read entity: %w", err)
+		return holding{}, fmt.Errorf("read limits: %w", err)
 	}
-	h.owner = owner[0]
-	return h, undefined
+	r, err := resolve(group, l.configs.take(keys, items, now), l.coded(group.Resource))
+	return holding{resolved: r, owner: items[len(keys)]}, err
+}
+
+// levelKeys are the keys of the levels that decide about a group.
+func levelKeys(group table.Group) []table.ItemKey {
+	var keys []table.ItemKey
+	for _, level := range levels(group) {
+		keys = append(keys, level.key(group.Namespace))
+	}
+	return keys
 }
 
 // dressed is a bucket's item with the limits that hold, and everything else that
