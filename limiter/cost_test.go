@@ -208,8 +208,8 @@ var operations = []struct {
 	{"first use", func(p *priced) func() {
 		return func() { p.use("acme", "gpt-4", Amounts{"rpm": 1, "calls": 1}) }
 	}, [2]string{
-		"4 BatchGetItem, 1 PutItem, 1 Query, 2 UpdateItem, 1 refused: GSI2 2, GSI3 1, GSI4 1, read 10.5, table 2",
-		"4 BatchGetItem, 1 PutItem, 1 Query, 2 UpdateItem, 1 refused: GSI2 1, GSI3 1, GSI4 1, read 10.5, table 2",
+		"2 BatchGetItem, 1 PutItem, 1 Query, 2 UpdateItem, 1 refused: GSI2 2, GSI3 1, GSI4 1, read 10.5, table 2",
+		"2 BatchGetItem, 1 PutItem, 1 Query, 2 UpdateItem, 1 refused: GSI2 1, GSI3 1, GSI4 1, read 10.5, table 2",
 	}},
 	{"use", func(p *priced) func() {
 		p.use("acme", "gpt-4", Amounts{"rpm": 1})
