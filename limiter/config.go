@@ -20,26 +20,42 @@ const configSK = "#CONFIG"
 // Level is where limits are stored: for one entity on one resource, for an
 // entity, for a resource, or for everything in the namespace. The first of
 // these that defines any limit decides, whole.
-type Level struct{ entity, resource string }
+type Level struct {
+	kind             levelKind
+	entity, resource string // as far as the kind has them
+}
+
+// levelKind says what a level is for; the zero value for nothing.
+type levelKind int
+
+const (
+	forAll levelKind = iota + 1
+	forResource
+	forEntity
+	forOne
+)
 
 // ForAll is the level of everything in the namespace.
-func ForAll() Level { return Level{} }
+func ForAll() Level { return Level{kind: forAll} }
 
 // ForResource is the level of a resource, for entities without limits of their own.
-func ForResource(resource string) Level { return Level{resource: resource} }
+func ForResource(resource string) Level { return Level{forResource, "", resource} }
 
 // ForEntity is the level of an entity, for resources without limits of their own.
-func ForEntity(entity string) Level { return Level{entity: entity, resource: anyResource} }
+func ForEntity(entity string) Level { return Level{forEntity, entity, anyResource} }
 
 // For is the level of one entity on one resource.
-func For(entity, resource string) Level { return Level{entity, resource} }
+func For(entity, resource string) Level { return Level{forOne, entity, resource} }
 
-// check returns what is wrong with the level's names.
+// check returns what is wrong with the level's names. An empty one is wrong where
+// there has to be one: it must not stand for a wider level.
 func (l Level) check() error {
-	if l.entity != "" && !validEntity(l.entity) {
+	switch {
+	case l.kind == 0:
+		return fmt.Errorf("%w: a level that is none", ErrName)
+	case (l.kind == forEntity || l.kind == forOne) && !validEntity(l.entity):
 		return fmt.Errorf("%w: the entity's id", ErrName)
-	}
-	if l.resource != "" && l.resource != anyResource && !validResource(l.resource) {
+	case (l.kind == forResource || l.kind == forOne) && !validResource(l.resource):
 		return fmt.Errorf("%w: the resource %.80q", ErrName, l.resource)
 	}
 	return nil

@@ -301,7 +301,9 @@ func TestWhatItCosts(t *testing.T) {
 			do := operation.ready(p)
 			p.reset()
 			do()
-			if got := p.String(); got != operation.costs[i] {
+			got := p.String()
+			t.Logf("%-40s projection %d: %s", operation.name, i, got)
+			if got != operation.costs[i] {
 				t.Errorf("%s, projection %d:\n got %s\nwant %s", operation.name, i, got, operation.costs[i])
 			}
 		}

@@ -22,11 +22,11 @@ const writesPerSecond = 1000
 // did not find the bucket yet, is not missed.
 func (a *asking) found(ctx context.Context) error {
 	h, err := a.lookAt(ctx, a.key.Group, a.now)
-	if err != nil {
-		return err
-	}
 	if h.access == Disabled {
 		return ErrDisabled
+	}
+	if err != nil {
+		return err
 	}
 	b, err := a.first(ctx, h)
 	if err != nil {

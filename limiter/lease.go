@@ -42,6 +42,24 @@ func (l *Lease) Taken() Amounts {
 	return taken
 }
 
+// Left is what the shard that gave had left of the limits that were asked for
+// when the lease was last settled, tokens rounded down; less than nothing is
+// debt. Other shards may have more, and what has dripped since is not in it.
+func (l *Lease) Left() Amounts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left := Amounts{}
+	if len(l.parts) == 0 {
+		return left
+	}
+	for name := range l.parts[0].demand {
+		if balance, ok := l.parts[0].latest.Whole(table.Attr(name, table.FieldBalance)); ok {
+			left[name] = floor(balance)
+		}
+	}
+	return left
+}
+
 // Adjust settles what was used beyond what was taken or, where an amount is
 // negative, less than that, tokens by limit name; also of limits of which
 // nothing was taken. More is always taken, into debt if it must be, which

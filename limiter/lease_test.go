@@ -26,6 +26,7 @@ func TestAdjust(t *testing.T) {
 		w.holds(acme, 0, "rpm", "59", "1")
 		w.holds(acme, 0, "wcu", "997", "3")
 		eq(w, "taken", fmt.Sprint(lease.Taken()), "map[rpm:1 tokens:250]")
+		eq(w, "left", fmt.Sprint(lease.Left()), "map[rpm:59 tokens:750]")
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
 )
 
 // ErrLimit says that a limit is declared wrongly.
@@ -98,7 +99,11 @@ func (l Limit) check() error {
 	case len(l.Schedule)+len(l.Resets) > maxScheduled:
 		return fail("more than %d schedule entries", maxScheduled)
 	}
-	if _, _, err := l.calendars(); err != nil {
+	_, _, err := l.calendars()
+	if errors.Is(err, quota.ErrZone) {
+		return fail("the time zone %.80q is unknown", l.Zone)
+	}
+	if err != nil {
 		return fmt.Errorf("%w %.80q: %w", ErrLimit, l.Name, err)
 	}
 	return nil
@@ -128,6 +133,10 @@ func checkAll(limits []Limit) error {
 	for i, l := range limits {
 		if err := l.check(); err != nil {
 			return err
+		}
+		// Stored by other programs they are read, and admitted by.
+		if !table.CanCount(l.Name) {
+			return fmt.Errorf("%w %.80q: usage items have an attribute of that name, and could not count it", ErrLimit, l.Name)
 		}
 		if slices.ContainsFunc(limits[:i], func(other Limit) bool { return other.Name == l.Name }) {
 			return fmt.Errorf("%w %.80q: declared twice", ErrLimit, l.Name)

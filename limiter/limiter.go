@@ -83,7 +83,8 @@ func Limits(resource string, limits ...Limit) Option {
 
 // OnUnavailable says what becomes of uses while DynamoDB cannot be reached: Block
 // unless told. A use that DynamoDB throttles is never admitted by it: a customer
-// who asks too often would let himself in.
+// who asks too often would let himself in. New itself looks the namespace up, and
+// fails where that is not possible; by NamespaceID it need not.
 func OnUnavailable(answer Unreachable) Option { return func(s *settings) { s.unreachable = answer } }
 
 // Draws is how many different shards a use asks at most before it is rejected; 1

@@ -65,6 +65,9 @@ func (l *Limiter) SetAccess(ctx context.Context, level Level, access Access) err
 	if level == ForAll() {
 		return fmt.Errorf("%w: access is set for an entity or a resource", ErrName)
 	}
+	if access < Inherit || access > Bypass {
+		return fmt.Errorf("limiter: access %d is none", access)
+	}
 	return l.store(ctx, level, func(item table.Item) {
 		delete(item, table.AttrDisabled)
 		switch access {

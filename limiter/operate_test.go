@@ -147,7 +147,23 @@ func TestAccess(t *testing.T) {
 		if err := l.SetAccess(w.Context(), ForAll(), Disabled); !errors.Is(err, ErrName) {
 			w.Error(err)
 		}
+		if err := l.SetAccess(w.Context(), ForEntity(acme), Access(9)); err == nil {
+			w.Error("access 9 is set")
+		}
 	})
+}
+
+// What is disabled is said to be, also where it has no limits.
+func TestDisabledWithoutLimits(t *testing.T) {
+	w := newWorld(t)
+	l := w.limiter()
+	if _, err := l.Acquire(t.Context(), acme, model, Amounts{"rpm": 1}); !errors.Is(err, ErrUndefined) {
+		t.Errorf("without limits: %v", err)
+	}
+	w.noError(l.SetAccess(t.Context(), ForResource(model), Disabled))
+	if _, err := l.Acquire(t.Context(), acme, model, Amounts{"rpm": 1}); !errors.Is(err, ErrDisabled) {
+		t.Errorf("disabled: %v", err)
+	}
 }
 
 // A soft limit meters and never rejects, also when its stamp has to be renewed.
@@ -203,23 +219,24 @@ func TestBadLimits(t *testing.T) {
 	dripping := Quota("x", 1, "0 0 * * *")
 	dripping.Schedule = []quota.Entry{{Cron: "* 1 * * *", Refill: 5}}
 	for says, limits := range map[string][]Limit{
-		"in a schedule neither": {dripping},
-		"none is given":         {},
-		"a name is a letter":    {PerMinute("1x", 1)},
-		"reserved":              {PerMinute("wcu", 1)},
-		"the capacity 0":        {PerMinute("x", 0)},
-		"the refill -1":         {{Name: "x", Capacity: 1, Refill: -1, Period: time.Second}},
-		"neither a Refill":      {{Name: "x", Capacity: 1}},
-		"has no Refill":         {{Name: "x", Capacity: 1, Refill: 1, Period: time.Second, Window: time.Hour}},
-		"not both":              {{Name: "x", Capacity: 1, Resets: []string{"0 0 * * *"}, Window: time.Hour}},
-		"the period 1.5s":       {{Name: "x", Capacity: 1, Refill: 1, Period: 1500 * time.Millisecond}},
-		"the window 500ms":      {Session("x", 1, 500*time.Millisecond)},
-		"declared twice":        {PerMinute("x", 1), PerHour("x", 2)},
-		"61":                    {Quota("x", 1, "61 0 * * *")},
-		"unknown time zone":     {{Name: "x", Capacity: 1, Resets: []string{"0 0 * * *"}, Zone: "Mars/Olympus"}},
-		"a bucket has one zone": {Quota("x", 1, "0 0 * * *"), tokyo},
-		"more than 50":          {{Name: "x", Capacity: 1, Resets: make([]string, 51)}},
-		"schedule entry 0":      {scheduled("* * * *")},
+		"in a schedule neither":       {dripping},
+		"none is given":               {},
+		"a name is a letter":          {PerMinute("1x", 1)},
+		"reserved":                    {PerMinute("wcu", 1)},
+		"could not count it":          {PerMinute("ttl", 1)},
+		"the capacity 0":              {PerMinute("x", 0)},
+		"the refill -1":               {{Name: "x", Capacity: 1, Refill: -1, Period: time.Second}},
+		"neither a Refill":            {{Name: "x", Capacity: 1}},
+		"has no Refill":               {{Name: "x", Capacity: 1, Refill: 1, Period: time.Second, Window: time.Hour}},
+		"not both":                    {{Name: "x", Capacity: 1, Resets: []string{"0 0 * * *"}, Window: time.Hour}},
+		"the period 1.5s":             {{Name: "x", Capacity: 1, Refill: 1, Period: 1500 * time.Millisecond}},
+		"the window 500ms":            {Session("x", 1, 500*time.Millisecond)},
+		"declared twice":              {PerMinute("x", 1), PerHour("x", 2)},
+		"61":                          {Quota("x", 1, "61 0 * * *")},
+		"\"Mars/Olympus\" is unknown": {{Name: "x", Capacity: 1, Resets: []string{"0 0 * * *"}, Zone: "Mars/Olympus"}},
+		"a bucket has one zone":       {Quota("x", 1, "0 0 * * *"), tokyo},
+		"more than 50":                {{Name: "x", Capacity: 1, Resets: make([]string, 51)}},
+		"schedule entry 0":            {scheduled("* * * *")},
 		"is not within 1 and 1000000000000000 tokens": {PerMinute("x", 1_000_000_000_000_001)},
 	} {
 		err := l.SetLimits(t.Context(), ForAll(), limits...)
@@ -230,7 +247,10 @@ func TestBadLimits(t *testing.T) {
 			t.Errorf("%s, in a program: got %v", says, err)
 		}
 	}
-	for _, level := range []Level{ForResource("gpt#4"), ForEntity("a/b"), For(acme, "9")} {
+	for _, level := range []Level{
+		ForResource("gpt#4"), ForEntity("a/b"), For(acme, "9"),
+		ForResource(""), ForEntity(""), For("", model), For(acme, ""), For("", ""), {}, // never a wider one
+	} {
 		if err := l.SetLimits(t.Context(), level, PerMinute("x", 1)); !errors.Is(err, ErrName) || strings.Contains(fmt.Sprint(err), acme) {
 			t.Errorf("level %v: %v", level, err)
 		}

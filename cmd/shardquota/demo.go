@@ -41,7 +41,7 @@ Exit status: 0; 1 when the ledger does not close; 2 on bad usage.`,
 	flags := cmd.Flags()
 	flags.Int64Var(&config.Quota, "quota", 40_000, "`tokens` that are sold")
 	flags.IntVar(&config.Clients, "clients", 8, "programs that take them")
-	flags.Float64Var(&config.Rate, "rate", 5_000, "uses a `second` that the customer works up to")
+	flags.Float64Var(&config.Rate, "rate", 5_000, "`uses` a second that the customer works up to")
 	flags.DurationVar(&config.Longest, "longest", time.Minute, "ends after this `time` though tokens are left")
 	flags.StringVar(&html, "html", "", "draw what happened as a page in this `file`")
 	return cmd

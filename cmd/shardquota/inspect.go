@@ -63,7 +63,7 @@ bad usage, where there is no bucket, or where the table cannot be read.`,
 	flags.StringVar(&f.endpoint, "endpoint-url", "", "DynamoDB `endpoint`")
 	flags.StringVar(&f.namespace, "namespace", "default", "the entity's namespace by `name`")
 	flags.StringVar(&f.namespaceID, "namespace-id", "", "the namespace by `id`, instead of looking its name up")
-	flags.StringVar(&f.format, "format", "text", "`text|json`")
+	flags.StringVar(&f.format, "format", "text", "how it is written: `text|json`")
 	flags.StringVar(&f.html, "html", "", "write a page with charts to this `file` too")
 	flags.DurationVar(&f.history, "history", time.Hour, "how far back --html reads the table's stream, at most 24h; 0 for not at all")
 	flags.StringVar(&f.now, "now", "", "how it stands at this `time` (RFC 3339) by what is stored now")

@@ -77,7 +77,7 @@ bad usage or on input or a table that cannot be read or written.`,
 	flags.IntVar(&f.batchSize, "batch-size", replay.DefaultBatchSize, "records delivered at once")
 	flags.BoolVar(&f.redeliver, "redeliver", false, "deliver each batch twice")
 	flags.BoolVar(&f.ids, "ids", false, "show entity ids, which are often secrets; otherwise the pseudonyms of SHARDQUOTA_HASH_KEY, or numbers")
-	flags.StringVar(&f.format, "format", "text", "`text|json`")
+	flags.StringVar(&f.format, "format", "text", "how it is written: `text|json`")
 	flags.StringVar(&f.windows, "windows", "hourly,daily", "`list` of windows that usage is counted in: hourly, daily, monthly")
 	flags.StringVar(&f.html, "html", "", "write a page with charts to this `file` too")
 	flags.IntVar(&f.usageDays, "usage-days", 90, "days that usage outlives its window, 0 for ever")

@@ -211,7 +211,7 @@ func (d *Demo) apply(ctx context.Context, records []events.Record) {
 			d.config.Observe(change.Time, change.Old, change.New)
 		}
 		if change.New.Shard == 0 && change.Old != nil && change.Old.Count < change.New.Count {
-			d.news = append(d.news, fmt.Sprintf("shard 0 ran hot: %d shards became %d", change.Old.Count, change.New.Count))
+			d.news = append(d.news, fmt.Sprintf("shard 0 ran hot: from %d to %d shards", change.Old.Count, change.New.Count))
 		}
 	}
 	for _, usage := range report.Usage {
