@@ -103,6 +103,18 @@ func TestImpossible(t *testing.T) {
 	})
 }
 
+// A wait that no clock has room for is one all the same.
+func TestTheLongestWait(t *testing.T) {
+	w := newWorld(t)
+	l := w.limiter(Limits("", PerDay("x", 1)))
+	w.noError(w.admit(l, acme, Amounts{"x": 1}).Adjust(t.Context(), Amounts{"x": 200_000}))
+	got := w.reject(l, acme, Amounts{"x": 1})
+	eq(w, "short", got.Of("x").Short(), true)
+	wait, ok := got.RetryAfter()
+	eq(w, "wait", fmt.Sprint(wait, ok), fmt.Sprint(100*365*24*time.Hour, true))
+	eq(w, "error", got.Error(), "over limits of gpt-4: x: -200000 of 1 left, 1 asked for, again in 876000h0m0s")
+}
+
 // A limit may be large enough at another time of day.
 func TestTheWaitSeesTheSchedule(t *testing.T) {
 	w := newWorld(t)

@@ -73,7 +73,7 @@ func (l *Lease) Adjust(ctx context.Context, used Amounts) error {
 	demand := quota.Demand{}
 	for name, amount := range used {
 		if amount < -maxTokens || amount > maxTokens {
-			return fmt.Errorf("%w: %s: %d", ErrAmount, name, amount)
+			return fmt.Errorf("%w: %.80s: %d", ErrAmount, name, amount)
 		}
 		demand[name] = amount * 1000
 	}
@@ -87,7 +87,7 @@ func (l *Lease) Adjust(ctx context.Context, used Amounts) error {
 	}
 	for name, amount := range demand {
 		if l.parts[0].demand[name]+amount < 0 {
-			return fmt.Errorf("%w: %s: %d would give back more than the %d that were taken", ErrAmount, name, amount/1000, l.parts[0].demand[name]/1000)
+			return fmt.Errorf("%w: %.80s: %d would give back more than the %d that were taken", ErrAmount, name, amount/1000, l.parts[0].demand[name]/1000)
 		}
 	}
 	return l.settle(ctx, demand)
@@ -169,6 +169,9 @@ func (l *Limiter) settle(ctx context.Context, p *part, used quota.Demand) error 
 	now := l.now().UnixMilli()
 	for attempt := range attempts {
 		corrections := p.corrections(b, taken, used, now, attempt == attempts-1)
+		if err := sound(b, corrections); err != nil {
+			return err
+		}
 		settled, err := l.table.Settle(ctx, b, corrections)
 		if err != nil {
 			if errors.Is(err, table.ErrRetry) && !errors.Is(err, table.ErrThrottled) {
@@ -185,6 +188,19 @@ func (l *Limiter) settle(ctx context.Context, p *part, used quota.Demand) error 
 		}
 	}
 	return ErrContended
+}
+
+// sound refuses what would leave a bucket that nobody can read.
+func sound(b *table.Bucket, corrections []quota.Correction) error {
+	for _, c := range corrections {
+		l := b.Limit(c.Limit)
+		for _, sum := range []int64{l.Balance + c.Balance, l.Consumed + c.Consumed} { // of two amounts, which fits
+			if sum < -quota.MaxAmount || sum > quota.MaxAmount {
+				return fmt.Errorf("%w: %.80s: with it the bucket would hold more than there is room for", ErrAmount, c.Limit)
+			}
+		}
+	}
+	return nil
 }
 
 // givenBack is what may have been given back where the answer did not arrive. It

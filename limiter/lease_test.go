@@ -175,6 +175,20 @@ func TestBadSettlements(t *testing.T) {
 	w.holds(acme, 0, "rpm", "55", "5")
 }
 
+// What there is no room for in a bucket is refused before it is written.
+func TestADebtTooLargeToBeRead(t *testing.T) {
+	w := newWorld(t)
+	l := w.limiter(Limits("", PerMinute("rpm", 60)))
+	lease := w.admit(l, acme, Amounts{"rpm": 5})
+	w.noError(lease.Adjust(t.Context(), Amounts{"rpm": 1_000_000_000_000_000}))
+	w.noError(lease.Adjust(t.Context(), Amounts{"rpm": 1_000_000_000_000_000}))
+	if err := lease.Adjust(t.Context(), Amounts{"rpm": 1_000_000_000_000_000}); !errors.Is(err, ErrAmount) {
+		t.Errorf("got %v", err)
+	}
+	w.holds(acme, 0, "rpm", "-1999999999999945", "2000000000000005")
+	w.reject(l, acme, Amounts{"rpm": 1})
+}
+
 // A bucket that is gone has nothing to be settled with.
 func TestSettlingWithABucketThatIsGone(t *testing.T) {
 	w := newWorld(t)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/shardquota/shardquota/quota"
@@ -103,10 +104,18 @@ func (l Limit) check() error {
 	if errors.Is(err, quota.ErrZone) {
 		return fail("the time zone %.80q is unknown", l.Zone)
 	}
+	if slices.ContainsFunc(l.Resets, everyMinute) {
+		return fail("a reset at every minute never begins")
+	}
 	if err != nil {
 		return fmt.Errorf("%w %.80q: %w", ErrLimit, l.Name, err)
 	}
 	return nil
+}
+
+// everyMinute reports whether a cron expression always matches.
+func everyMinute(cron string) bool {
+	return strings.Trim(cron, "* \t") == "" && strings.Contains(cron, "*")
 }
 
 func wholeSeconds(d time.Duration) bool {

@@ -209,6 +209,9 @@ func (l *Limiter) Acquire(ctx context.Context, entity, resource string, amounts 
 	}
 	above, err := l.draw(ctx, table.Group{Namespace: l.namespace, Entity: parent, Resource: resource}, demand, true, now)
 	if err != nil {
+		if errors.Is(err, ErrUndefined) {
+			err = fmt.Errorf("the parent: %w", err)
+		}
 		return l.refused(ctx, errors.Join(err, lease.undo(ctx)))
 	}
 	if above != nil {
@@ -243,7 +246,7 @@ func (l *Limiter) demand(entity, resource string, amounts Amounts) (quota.Demand
 	demand := quota.Demand{}
 	for _, name := range slices.Sorted(maps.Keys(amounts)) {
 		if amount := amounts[name]; amount < 0 || amount > maxTokens {
-			return nil, fmt.Errorf("%w: %s: %d is not within 0 and %d", ErrAmount, name, amount, int64(maxTokens))
+			return nil, fmt.Errorf("%w: %.80s: %d is not within 0 and %d", ErrAmount, name, amount, int64(maxTokens))
 		}
 		if name == quota.WriteMeter {
 			return nil, fmt.Errorf("%w: %s is the meter of an item's writes", ErrUndefined, name)

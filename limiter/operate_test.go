@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,6 +152,27 @@ func TestAccess(t *testing.T) {
 			w.Error("access 9 is set")
 		}
 	})
+}
+
+// What is stored is looked up where a bucket lacks a limit, and kept for as long
+// as the program says.
+func TestStoredLimitsAreKeptForAWhile(t *testing.T) {
+	w := newWorld(t)
+	l := w.limiter(Limits("", PerMinute("rpm", 10)), ConfigCache(time.Minute))
+	w.admit(l, acme, Amounts{"rpm": 1})
+	looks := func() bool {
+		w.since()
+		if _, err := l.Acquire(t.Context(), acme, model, Amounts{"tpm": 1}); !errors.Is(err, ErrUndefined) {
+			t.Errorf("got %v", err)
+		}
+		return slices.Contains(w.since(), "items 4")
+	}
+	w.now = noon.Add(2 * time.Minute)
+	eq(w, "later", looks(), true)
+	w.now = w.now.Add(time.Minute - time.Millisecond)
+	eq(w, "within the minute", looks(), false)
+	w.now = w.now.Add(time.Millisecond)
+	eq(w, "after it", looks(), true)
 }
 
 // What is disabled is said to be, also where it has no limits.

@@ -46,12 +46,18 @@ type Status struct {
 	Ceiling    int64         // the most that this shard can hold now, so the most that one use can ask for
 	Period     time.Duration // in which Refill drips, or 0 for a quota
 	Refill     int64         // for all shards
-	RetryAfter time.Duration // when this shard will have it if nobody else takes of it; 0 where it has enough
-	Never      bool          // no shard can ever hold the amount, at the shard count that there is
+	RetryAfter time.Duration // when this shard will have it if nobody else takes of it, at most 100 years; 0 where it has enough
+	// Never says that this shard can never hold the amount, nor can any other
+	// once it has been restored at the shard count that there is. Until then one
+	// that was granted its part of a quota at a lower count may hold more.
+	Never bool
 }
 
 // Short reports whether the limit had too little.
-func (s Status) Short() bool { return s.RetryAfter > 0 || s.Never }
+func (s Status) Short() bool { return s.Available < s.Requested }
+
+// longestWait bounds RetryAfter: a Duration has room for 292 years.
+const longestWait = 100 * 365 * 24 * time.Hour
 
 // Error names the limits that are short, and no entity.
 func (r *Rejection) Error() string {
@@ -59,7 +65,7 @@ func (r *Rejection) Error() string {
 	for _, s := range r.Limits {
 		switch {
 		case s.Never:
-			parts = append(parts, fmt.Sprintf("%s: %d is more than the %d that one of %d shards can hold", s.Limit, s.Requested, s.Ceiling, r.Shards))
+			parts = append(parts, fmt.Sprintf("%s: %d is more than this shard, of %d, can ever hold: %d now", s.Limit, s.Requested, r.Shards, s.Ceiling))
 		case s.Short():
 			parts = append(parts, fmt.Sprintf("%s: %d of %d left, %d asked for, again in %v", s.Limit, s.Available, s.Ceiling, s.Requested, s.RetryAfter))
 		}
@@ -72,7 +78,7 @@ func (r *Rejection) Error() string {
 }
 
 // RetryAfter is when the use can be tried again; ok is false where that is
-// never, because one amount is more than a shard can hold.
+// never, because one amount is more than a shard can ever hold (Status.Never).
 func (r *Rejection) RetryAfter() (wait time.Duration, ok bool) {
 	if r.Impossible() {
 		return 0, false
@@ -83,7 +89,8 @@ func (r *Rejection) RetryAfter() (wait time.Duration, ok bool) {
 	return wait, true
 }
 
-// Impossible reports whether an amount is more than any shard can ever hold.
+// Impossible reports whether waiting does not help: an amount is more than a
+// shard can ever hold (Status.Never).
 func (r *Rejection) Impossible() bool {
 	return slices.ContainsFunc(r.Limits, func(s Status) bool { return s.Never })
 }
@@ -118,7 +125,8 @@ func rejection(b *table.Bucket, statuses []quota.Shortage, now int64) *Rejection
 			status.Period = time.Duration(s.Params.Period) * time.Millisecond
 		}
 		if s.Short() && !s.Never {
-			status.RetryAfter = time.Duration(max(1, s.At-now)) * time.Millisecond
+			wait := min(max(1, s.At-now), longestWait.Milliseconds())
+			status.RetryAfter = time.Duration(wait) * time.Millisecond
 		}
 		r.Limits = append(r.Limits, status)
 	}

@@ -65,6 +65,31 @@ func (w *world) bucketOrNil(entity string, shard int) *table.Bucket {
 	return b
 }
 
+// Where a donor spends between being read and being debited, twice, the shard is
+// made with nothing (G10): less than its part, never more.
+func TestADonorThatKeepsChanging(t *testing.T) {
+	w := newWorld(t)
+	quota := Limits("", Quota("calls", 100, "0 0 * * *"))
+	l, other := w.limiter(quota, Repeatable(func(n int) int { return n - 1 })), w.limiter(quota, Repeatable(func(int) int { return 0 }))
+	w.admit(l, acme, Amounts{"calls": 0})
+	w.double(acme)
+	w.admit(l, acme, Amounts{"calls": 0}) // and learns of it
+	spends := []int64{60, 30}             // leaves 40, then 10
+	w.fail = func(request string) error {
+		if strings.HasPrefix(request, "create") && len(spends) > 0 {
+			amount := spends[0]
+			spends = spends[1:]
+			w.mu.Unlock()
+			defer w.mu.Lock()
+			w.admit(other, acme, Amounts{"calls": amount})
+		}
+		return nil
+	}
+	w.reject(l, acme, Amounts{"calls": 5})
+	w.holds(acme, 0, "calls", "10", "90")
+	w.holds(acme, 1, "calls", "0", "0")
+}
+
 // A rejection keeps the move that made the shard (G9).
 func TestARejectionKeepsTheMove(t *testing.T) {
 	w := newWorld(t)

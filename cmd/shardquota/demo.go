@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -74,6 +75,9 @@ func runDemo(ctx context.Context, config demo.Config, html string, out io.Writer
 		last = f
 		return screen.Show(f)
 	})
+	if errors.Is(err, context.Canceled) {
+		return nil // Ctrl-C: the books of what was cut short say nothing
+	}
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
 	}
