@@ -145,6 +145,9 @@ func eachShard(id string, g *history.Group, limit *history.Limit) (figure, error
 		}
 		f.Small = append(f.Small, small{shard.Shard, summary(limit, shard, least), chart})
 	}
+	if limit.Kind == quota.Meter && len(f.Small) == 0 {
+		f.Text = "No shard was ever below 90 % of it."
+	}
 	return f, nil
 }
 
