@@ -231,6 +231,11 @@ func TestUnreachable(t *testing.T) {
 	if _, err := allow.Acquire(ctx, acme, model, Amounts{"rpm": 1}); err == nil {
 		t.Error("a use that its caller gave up is admitted")
 	}
+	ctx, cancel = context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	if _, err := allow.Acquire(ctx, acme, model, Amounts{"rpm": 1}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a use whose time was over before it began: %v", err)
+	}
 	w.fail = func(string) error { return errors.New("AccessDeniedException") }
 	if _, err := allow.Acquire(t.Context(), acme, model, Amounts{"rpm": 1}); err == nil || errors.As(err, &unavailable) {
 		t.Errorf("a missing permission: %v", err)

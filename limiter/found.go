@@ -189,11 +189,8 @@ func (l *Limiter) remember(b *table.Bucket) {
 	l.seen.Add(b.Key.Group, seen)
 }
 
-// declares reports whether a bucket has exactly the limits that are given.
+// declares reports whether a bucket has the limits that are given, as they are.
 func declares(limits []Limit, b *table.Bucket) bool {
-	if len(b.Limits) != len(limits)+1 { // the write meter
-		return false
-	}
 	for _, l := range limits {
 		had := b.Limit(l.Name)
 		schedule, resets, _ := l.calendars()

@@ -74,7 +74,11 @@ func (h holding) dressed(item table.Item, now time.Time) (table.Item, error) {
 	for _, l := range h.limits {
 		keepStamp(next, item, table.Attr(l.Name, table.FieldSoft), now)
 	}
-	h.strip(next)
+	if !h.coded {
+		h.strip(next)
+	} else if err := h.keepOthers(next, item); err != nil {
+		return nil, err
+	}
 	next[table.AttrValid] = whole(0)
 	if h.own {
 		delete(next, table.AttrTTL)
@@ -165,6 +169,39 @@ func (h holding) relate(item table.Item) {
 	}
 }
 
+// keepOthers keeps limits on an item that a program does not declare: they may be
+// another program's, or another version's, and one that came again would be
+// granted anew. What they have by the item's defaults, which go, becomes their
+// own. The error wraps ErrLimit.
+func (h holding) keepOthers(next, item table.Item) error {
+	scheduled := false
+	for attr := range item {
+		limit, field, ok := table.SplitAttr(attr)
+		if !ok || field != table.FieldBalance || limit == quota.WriteMeter || h.has(limit) {
+			continue
+		}
+		for name, field := range map[string]table.Field{table.AttrSchedule: table.FieldSchedule, table.AttrResets: table.FieldResets} {
+			own := table.Attr(limit, field)
+			if next[own] == nil && item[name] != nil {
+				next[own] = item[name]
+			}
+			scheduled = scheduled || next[own] != nil
+		}
+	}
+	switch theirs, ours := item[table.AttrZone], next[table.AttrZone]; {
+	case !scheduled || theirs == nil:
+	case ours == nil:
+		next[table.AttrZone] = theirs
+	case !equal(theirs, ours):
+		return fmt.Errorf("%w: a bucket has one zone, and has a limit of another program in another", ErrLimit)
+	}
+	return nil
+}
+
+func (h holding) has(limit string) bool {
+	return slices.ContainsFunc(h.limits, func(l Limit) bool { return l.Name == limit })
+}
+
 // strip takes limits off that hold no more.
 func (h holding) strip(item table.Item) {
 	for attr := range maps.Clone(item) {
@@ -172,7 +209,7 @@ func (h holding) strip(item table.Item) {
 		if !ok || limit == quota.WriteMeter {
 			continue
 		}
-		if !slices.ContainsFunc(h.limits, func(l Limit) bool { return l.Name == limit }) {
+		if !h.has(limit) {
 			delete(item, attr)
 		}
 	}
@@ -218,14 +255,30 @@ const (
 )
 
 // expiry is when a bucket that is used at now may go if it is not used again,
-// epoch seconds: after everything on it would have recovered several times over.
+// epoch seconds: after everything on it would have recovered several times over,
+// and its debts are repaid.
 func expiry(b *quota.Bucket, now int64) int64 {
 	longest := int64(1000)
 	for i := range b.Limits {
 		longest = max(longest, recovery(&b.Limits[i], now))
 	}
-	const day = 24 * 3600 * 1000
-	return now/1000 + min(expiryPeriods*min(longest, maxExpiry*day/expiryPeriods), maxExpiry*day)/1000 + 1
+	const most = maxExpiry * 24 * 3600 * 1000 / (expiryPeriods + 1)
+	return now/1000 + (expiryPeriods*min(longest, most)+min(repaid(b), most))/1000 + 1
+}
+
+// repaid is how long it takes until no limit that drips is in debt, milliseconds.
+// A quota's debt is forgiven when it is restored.
+func repaid(b *quota.Bucket) int64 {
+	var longest int64
+	for i := range b.Limits {
+		l := &b.Limits[i]
+		if l.Kind() == quota.Dripping && l.Balance < 0 {
+			owed := l.Base
+			owed.Capacity = -l.Balance
+			longest = max(longest, slowest(l, owed)*int64(max(1, b.Count)))
+		}
+	}
+	return longest
 }
 
 // recovery is how long a limit takes to recover in full, milliseconds: at the
@@ -245,13 +298,22 @@ func recovery(l *quota.Limit, now int64) int64 {
 		}
 		return longest
 	}
-	slowest := fill(l.Base)
+	return slowest(l, l.Base)
+}
+
+// slowest is how long an amount of a limit takes to drip at the slowest that the
+// limit's schedule makes it, milliseconds; the amount is the capacity of base.
+func slowest(l *quota.Limit, base quota.Params) int64 {
+	longest := fill(base)
 	for _, entry := range l.Schedule.Entries() {
 		if params, err := entry.Apply(l.Base); err == nil {
-			slowest = max(slowest, fill(params))
+			if base.Capacity != l.Base.Capacity {
+				params.Capacity = base.Capacity
+			}
+			longest = max(longest, fill(params))
 		}
 	}
-	return slowest
+	return longest
 }
 
 // fill is how long a limit takes from nothing to its capacity, milliseconds.

@@ -72,7 +72,7 @@ func (l *Lease) Left() Amounts {
 func (l *Lease) Adjust(ctx context.Context, used Amounts) error {
 	demand := quota.Demand{}
 	for name, amount := range used {
-		if amount < -maxTokens || amount > maxTokens {
+		if amount < -maxAmount || amount > maxAmount {
 			return fmt.Errorf("%w: %.80s: %d", ErrAmount, name, amount)
 		}
 		demand[name] = amount * 1000
@@ -128,24 +128,34 @@ func (l *Lease) undo(ctx context.Context) error {
 	return l.Release(ctx)
 }
 
-// settle settles the same on all parts, as far as they have the limits.
+// settle settles with the entity's bucket, and brings its parent's to the same as
+// far as it has the limits: also what an adjustment before reached the child
+// alone with.
 func (l *Lease) settle(ctx context.Context, used quota.Demand) error {
+	own := l.parts[0]
 	for i, p := range l.parts {
-		if err := l.limiter.settle(ctx, p, l.limiter.of(p, used, i > 0)); err != nil {
+		if i > 0 {
+			if used = p.catchUp(own, used); len(used) == 0 {
+				continue
+			}
+		}
+		if err := l.limiter.settle(ctx, p, used); err != nil {
 			return fmt.Errorf("adjust: %w", err)
 		}
 	}
 	return nil
 }
 
-// of leaves out what a parent's bucket does not have.
-func (l *Limiter) of(p *part, used quota.Demand, parent bool) quota.Demand {
-	if !parent {
-		return used
+// catchUp is what a parent's part has to settle to hold what its child's does.
+func (p *part) catchUp(own *part, used quota.Demand) quota.Demand {
+	lacks := quota.Demand{}
+	for name := range used {
+		amount := own.demand[name] - p.demand[name]
+		if amount != 0 && p.item[table.Attr(name, table.FieldBalance)] != nil {
+			lacks[name] = amount
+		}
 	}
-	used = maps.Clone(used)
-	maps.DeleteFunc(used, func(name string, _ int64) bool { return p.item[table.Attr(name, table.FieldBalance)] == nil })
-	return used
+	return lacks
 }
 
 // settle settles what a part's bucket gave, millitokens.
@@ -181,6 +191,7 @@ func (l *Limiter) settle(ctx context.Context, p *part, used quota.Demand) error 
 		}
 		if settled.Applied {
 			p.settled(used, settled.Item)
+			l.outlive(ctx, settled.Item, now)
 			return nil
 		}
 		if b, err = settled.Bucket(); b == nil || err != nil {
@@ -188,6 +199,21 @@ func (l *Limiter) settle(ctx context.Context, p *part, used quota.Demand) error 
 		}
 	}
 	return ErrContended
+}
+
+// outlive has a bucket that is in debt outlive it: gone before, it would be
+// forgiven. What was settled is settled; where this fails the next use that
+// passes the bucket does it.
+func (l *Limiter) outlive(ctx context.Context, item table.Item, now int64) {
+	expires, ok := item.Whole(table.AttrTTL)
+	b, err := table.DecodeBucket(item)
+	if !ok || err != nil || repaid(&b.Bucket) == 0 || expiry(&b.Bucket, now) <= expires {
+		return
+	}
+	_, _ = l.table.Amend(ctx, b.Key.PK(), table.StateSK, table.Amendment{
+		Set:    table.Item{table.AttrTTL: whole(expiry(&b.Bucket, now))},
+		Expect: []table.Term{{Name: table.AttrTTL, Value: item[table.AttrTTL]}},
+	})
 }
 
 // sound refuses what would leave a bucket that nobody can read.

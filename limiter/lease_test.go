@@ -180,13 +180,54 @@ func TestADebtTooLargeToBeRead(t *testing.T) {
 	w := newWorld(t)
 	l := w.limiter(Limits("", PerMinute("rpm", 60)))
 	lease := w.admit(l, acme, Amounts{"rpm": 5})
-	w.noError(lease.Adjust(t.Context(), Amounts{"rpm": 1_000_000_000_000_000}))
-	w.noError(lease.Adjust(t.Context(), Amounts{"rpm": 1_000_000_000_000_000}))
-	if err := lease.Adjust(t.Context(), Amounts{"rpm": 1_000_000_000_000_000}); !errors.Is(err, ErrAmount) {
-		t.Errorf("got %v", err)
+	const most = 1_000_000_000_000
+	var err error
+	adjusted := int64(0)
+	for ; err == nil && adjusted < 3000; adjusted++ {
+		err = lease.Adjust(t.Context(), Amounts{"rpm": most})
 	}
-	w.holds(acme, 0, "rpm", "-1999999999999945", "2000000000000005")
+	if !errors.Is(err, ErrAmount) || adjusted != 2306 { // 2^61 millitokens and some
+		t.Errorf("after %d: %v", adjusted, err)
+	}
+	w.holds(acme, 0, "rpm", "-2304999999999945", "2305000000000005")
 	w.reject(l, acme, Amounts{"rpm": 1})
+}
+
+// A soft limit goes into debt only as far as its bucket can be read again.
+func TestASoftDebtTooLargeToBeRead(t *testing.T) {
+	everywhere(t, func(w *world) {
+		soft := PerMinute("tpm", 60)
+		soft.Soft = true
+		l := w.limiter()
+		w.noError(l.SetLimits(w.Context(), ForAll(), soft, PerMinute("rpm", 60)))
+		w.admit(l, acme, Amounts{"tpm": 0, "rpm": 1})
+		_, err := w.Client.Amend(w.Context(), group(acme).At(0).PK(), table.StateSK, table.Amendment{Set: table.Item{"b_tpm_tk": table.N("-2305843009213693000")}})
+		w.noError(err)
+		if _, err := l.Acquire(w.Context(), acme, model, Amounts{"tpm": 1}); err == nil {
+			w.Error("admitted")
+		}
+		w.admit(l, acme, Amounts{"rpm": 1})
+		w.holds(acme, 0, "tpm", "-2305843009213693", "0")
+	})
+}
+
+// A bucket in debt outlives it.
+func TestADebtIsNotForgottenWithItsBucket(t *testing.T) {
+	w := newWorld(t)
+	l := w.limiter(Limits("", PerMinute("tpm", 1000)))
+	lease := w.admit(l, acme, Amounts{"tpm": 1})
+	expires := func() int64 {
+		at, _ := w.bucket(acme, 0).Item.Whole(table.AttrTTL)
+		return at - noon.Unix()
+	}
+	eq(w, "expires", expires(), 7*60+1)
+	w.noError(lease.Adjust(t.Context(), Amounts{"tpm": 1_000_000}))
+	wait, _ := w.reject(l, acme, Amounts{"tpm": 1}).RetryAfter()
+	if expires() < int64(wait/time.Second) {
+		t.Errorf("gone in %d s, repaid in %v", expires(), wait)
+	}
+	w.now = noon.Add(wait)
+	w.admit(l, acme, Amounts{"tpm": 1})
 }
 
 // A bucket that is gone has nothing to be settled with.
@@ -243,6 +284,26 @@ func TestACascade(t *testing.T) {
 		w.holds(acme, 0, "rpm", "50", "10")
 		w.holds(team, 0, "rpm", "45", "55")
 	})
+}
+
+// An adjustment that reached the child alone is made up for by the next.
+func TestAnAdjustmentThatMissedTheParent(t *testing.T) {
+	w := newWorld(t)
+	l := family(w)
+	lease := w.admit(l, acme, Amounts{"rpm": 1})
+	w.fail = func(request string) error {
+		if strings.HasPrefix(request, "settle "+team) {
+			return fmt.Errorf("%w: rate exceeded", table.ErrThrottled)
+		}
+		return nil
+	}
+	if err := lease.Adjust(t.Context(), Amounts{"rpm": 50}); !errors.Is(err, table.ErrThrottled) {
+		t.Errorf("got %v", err)
+	}
+	w.fail = nil
+	w.noError(lease.Adjust(t.Context(), Amounts{"rpm": -50}))
+	w.holds(acme, 0, "rpm", "59", "1")
+	w.holds(team, 0, "rpm", "99", "1")
 }
 
 // Where the parent cannot be asked, the child gets back what it gave.

@@ -65,6 +65,7 @@ func Session(name string, n int64, window time.Duration) Limit {
 const (
 	maxNameBytes   = 64
 	maxTokens      = 1_000_000_000_000_000
+	maxAmount      = 1_000_000_000_000 // of one use: sums of such stay readable for long
 	maxPeriod      = 1_000_000_000 * time.Second
 	maxScheduled   = 50
 	defaultPeriodS = 1 // what a quota's unused refill period is stored as, seconds

@@ -74,9 +74,9 @@ func Namespace(name string) Option { return func(s *settings) { s.name = name } 
 func NamespaceID(id string) Option { return func(s *settings) { s.id = id } }
 
 // Limits are those of a resource where none are stored at any level; "" is every
-// resource without limits of its own here. A bucket that has others is given
-// these when the Limiter first meets it, so that a new version of a program
-// brings its own.
+// resource without limits of its own here. A bucket on which one is missing or
+// another is given these when the Limiter first meets it, so that a new version of
+// a program brings its own. Limits that other programs declare stay on it.
 func Limits(resource string, limits ...Limit) Option {
 	return func(s *settings) { s.declared = append(s.declared, declaration{resource, limits}) }
 }
@@ -195,6 +195,9 @@ func (l *Limiter) Acquire(ctx context.Context, entity, resource string, amounts 
 	if err != nil {
 		return nil, err
 	}
+	if err := ctx.Err(); err != nil { // nothing is asked, so nothing is unavailable
+		return nil, fmt.Errorf("acquire: %w", err)
+	}
 	now := l.now()
 	group := table.Group{Namespace: l.namespace, Entity: entity, Resource: resource}
 	lease := &Lease{limiter: l, counted: true}
@@ -245,8 +248,8 @@ func (l *Limiter) demand(entity, resource string, amounts Amounts) (quota.Demand
 	}
 	demand := quota.Demand{}
 	for _, name := range slices.Sorted(maps.Keys(amounts)) {
-		if amount := amounts[name]; amount < 0 || amount > maxTokens {
-			return nil, fmt.Errorf("%w: %.80s: %d is not within 0 and %d", ErrAmount, name, amount, int64(maxTokens))
+		if amount := amounts[name]; amount < 0 || amount > maxAmount {
+			return nil, fmt.Errorf("%w: %.80s: %d is not within 0 and %d", ErrAmount, name, amount, int64(maxAmount))
 		}
 		if name == quota.WriteMeter {
 			return nil, fmt.Errorf("%w: %s is the meter of an item's writes", ErrUndefined, name)

@@ -22,7 +22,8 @@ import (
 // SetLimits stores the limits of a level in place of those it had, and brings
 // them to the buckets that it decides about. Of a quota that gets smaller what
 // shards hold above their new part is trimmed at their next use; one that gets
-// larger is so from its next period on.
+// larger is so from its next period on. A limit that is left out is gone with what
+// was used of it: set again in the same period it is granted in full.
 func (l *Limiter) SetLimits(ctx context.Context, level Level, limits ...Limit) error {
 	if err := errors.Join(level.check(), checkAll(limits)); err != nil {
 		return err
@@ -186,7 +187,7 @@ const (
 // register keeps the registries up when a level's item comes or goes.
 func (l *Limiter) register(ctx context.Context, level Level, from, to table.Item) error {
 	came, went := from == nil && says(to), from != nil && !says(to)
-	if !came && !went || level == ForAll() {
+	if !came && !went || level == ForAll() || level.entity != "" && !countable(level.resource) {
 		return nil
 	}
 	sk := resourcesSK
@@ -212,6 +213,12 @@ func (l *Limiter) register(ctx context.Context, level Level, from, to table.Item
 		}
 	}
 	return ErrContended
+}
+
+// countable reports whether a resource can be counted by its name: not if it is
+// named like the registry's own attributes.
+func countable(resource string) bool {
+	return !slices.Contains([]string{table.AttrPK, table.AttrSK, table.AttrGSI4PK, table.AttrGSI4SK}, resource) && !strings.HasPrefix(resource, "GSI")
 }
 
 // list puts a name on a set of names, or takes it off.

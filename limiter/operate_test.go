@@ -154,6 +154,26 @@ func TestAccess(t *testing.T) {
 	})
 }
 
+// Programs that declare different limits of a resource leave each other's alone:
+// a quota that went and came again would be granted anew.
+func TestTwoProgramsOfOneResource(t *testing.T) {
+	everywhere(t, func(w *world) {
+		admitted := 0
+		for range 6 { // each time new ones, as in a deployment that rolls
+			one := w.limiter(Limits("", Quota("tokens", 10, "0 0 1 * *")))
+			two := w.limiter(Limits("", PerMinute("requests", 1000)))
+			for range 4 {
+				if _, err := one.Acquire(w.Context(), acme, model, Amounts{"tokens": 1}); err == nil {
+					admitted++
+				}
+				w.admit(two, acme, Amounts{"requests": 1})
+			}
+		}
+		eq(w, "admitted", admitted, 10)
+		eq(w, "resets", w.bucket(acme, 0).Limit("requests").Resets.Empty(), true)
+	})
+}
+
 // What is stored is looked up where a bucket lacks a limit, and kept for as long
 // as the program says.
 func TestStoredLimitsAreKeptForAWhile(t *testing.T) {

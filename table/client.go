@@ -28,7 +28,8 @@ type Client interface {
 	// first, if and only if the bucket exists, is neither disabled nor bypassed at
 	// Now, has an expiry after Now or none, a valid-until after Now or none, a write
 	// left on its write meter or the take is Hot, and of every limit that is
-	// enforced at Now (it is not soft then) at least the amount. Amounts come off
+	// enforced at Now (it is not soft then) at least the amount; one that is soft
+	// may go into debt as far as that can be read again. Amounts come off
 	// the balances and onto the totals consumed; the write meter is charged one
 	// write. A Free take MUST charge the totals and the write meter alone, if and
 	// only if the bucket exists, is bypassed at Now and not disabled, has not

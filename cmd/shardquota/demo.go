@@ -54,7 +54,7 @@ func checkDemo(config demo.Config) error {
 		return fmt.Errorf("--quota: %d is not within 1 and 100000000", config.Quota)
 	case config.Clients < 1 || config.Clients > 1000:
 		return fmt.Errorf("--clients: %d is not within 1 and 1000", config.Clients)
-	case config.Rate < 1 || config.Rate > 1_000_000:
+	case !(config.Rate >= 1 && config.Rate <= 1_000_000):
 		return fmt.Errorf("--rate: %g is not within 1 and 1000000", config.Rate)
 	case config.Longest < time.Second:
 		return fmt.Errorf("--longest: %v is less than a second", config.Longest)
@@ -69,7 +69,8 @@ func runDemo(ctx context.Context, config demo.Config, html string, out io.Writer
 	if err != nil {
 		return err
 	}
-	screen := demo.NewScreen(out, columns(out), config)
+	columns, rows := size(out)
+	screen := demo.NewScreen(out, columns, rows, config)
 	var last demo.Frame
 	err = d.Run(ctx, func(f demo.Frame) error {
 		last = f
@@ -92,17 +93,17 @@ func runDemo(ctx context.Context, config demo.Config, html string, out io.Writer
 	return nil
 }
 
-// columns is how wide a terminal is, 0 where out is none.
-func columns(out io.Writer) int {
+// size is how wide and high a terminal is, 0 where out is none.
+func size(out io.Writer) (columns, rows int) {
 	file, isFile := out.(*os.File)
 	if !isFile {
-		return 0
+		return 0, 0
 	}
-	width, _, err := term.GetSize(int(file.Fd()))
+	columns, rows, err := term.GetSize(int(file.Fd()))
 	if err != nil {
-		return 0
+		return 0, 0
 	}
-	return width
+	return columns, rows
 }
 
 // demoPage is what a demo did, drawn.

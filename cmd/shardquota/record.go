@@ -139,10 +139,14 @@ func (f *recordFlags) open(ctx context.Context, r *recorder) (string, error) {
 	if err := r.begin(ctx, from, f.from); err != nil {
 		return "", err
 	}
-	if f.output != "-" {
-		r.file, err = openRecordFile(f.output, at)
+	if f.output == "-" {
+		return goesOn, nil
 	}
-	return goesOn, err
+	if r.file, err = openRecordFile(f.output, at); err != nil || saved != nil {
+		return goesOn, err
+	}
+	// Whatever ends it from now on, it goes on where it begins.
+	return goesOn, r.file.commit(r.at(nil))
 }
 
 // saved is the position of a recording that goes on, nil for a new one. It goes

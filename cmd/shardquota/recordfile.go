@@ -138,6 +138,9 @@ func (f *recordFile) write() error {
 	if err != nil {
 		return err
 	}
+	if named, err := os.Stat(f.name); err != nil || !os.SameFile(info, named) {
+		return errors.New("it was removed or replaced while it was written to")
+	}
 	if info.Size() != f.at.Bytes {
 		return errors.New("another process writes to it too")
 	}

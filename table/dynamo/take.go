@@ -81,9 +81,11 @@ const (
 	fixedAliases = 5
 )
 
-func aliasAmount(i int) string { return ":" + strconv.Itoa(fixedAliases+2*i) }
+func aliasAmount(i int) string { return ":" + strconv.Itoa(fixedAliases+3*i) }
 
-func aliasDebit(i int) string { return ":" + strconv.Itoa(fixedAliases+2*i+1) }
+func aliasDebit(i int) string { return ":" + strconv.Itoa(fixedAliases+3*i+1) }
+
+func aliasFloor(i int) string { return ":" + strconv.Itoa(fixedAliases+3*i+2) }
 
 // takeShape is a take of limits without its values.
 func takeShape(limits []string, take table.Take) *expression {
@@ -126,8 +128,9 @@ func (e *expression) enforce(limits []string, hot bool) {
 	}
 	for i, limit := range limits {
 		balance := table.Attr(limit, table.FieldBalance)
-		// A soft limit admits whatever its balance, but not where it has none.
-		soft := both(e.after(table.Attr(limit, table.FieldSoft)), e.exists(balance))
+		// A soft limit admits whatever its balance, but not where it has none, or one
+		// that could not be read any more.
+		soft := both(e.after(table.Attr(limit, table.FieldSoft)), e.name(balance)+" >= "+aliasFloor(i))
 		e.require(either(e.name(balance)+" >= "+aliasAmount(i), soft))
 		e.adds = append(e.adds,
 			e.name(table.Attr(limit, table.FieldConsumed))+" "+aliasAmount(i), e.name(balance)+" "+aliasDebit(i))
@@ -140,7 +143,7 @@ func (e *expression) after(attribute string) string { return e.name(attribute) +
 // filled is a shape with the values of a take.
 func (e *expression) filled(limits []string, take table.Take) *expression {
 	full := *e
-	full.values = make(table.Item, fixedAliases+2*len(limits))
+	full.values = make(table.Item, fixedAliases+3*len(limits))
 	set := func(alias string, n int64) { full.values[alias] = table.N(strconv.FormatInt(n, 10)) }
 	set(aliasNow, take.Now)
 	set(aliasSecond, take.Now/1000)
@@ -151,6 +154,7 @@ func (e *expression) filled(limits []string, take table.Take) *expression {
 		set(aliasAmount(i), take.Amounts[limit])
 		if !take.Free { // a value that no expression names is refused
 			set(aliasDebit(i), -take.Amounts[limit])
+			set(aliasFloor(i), take.Amounts[limit]-quota.MaxAmount)
 		}
 	}
 	return &full

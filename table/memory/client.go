@@ -88,8 +88,11 @@ func enforced(i image, take table.Take) bool {
 		return false
 	}
 	for limit, amount := range take.Amounts {
-		soft := i.above(table.Attr(limit, table.FieldSoft), take.Now)
-		if !soft && !i.atLeast(table.Attr(limit, table.FieldBalance), amount) {
+		least := amount
+		if i.above(table.Attr(limit, table.FieldSoft), take.Now) {
+			least = amount - quota.MaxAmount // what is less could not be read any more
+		}
+		if !i.atLeast(table.Attr(limit, table.FieldBalance), least) {
 			return false
 		}
 	}

@@ -17,7 +17,7 @@ func TestDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	screen, frames, last := NewScreen(&out, 0, config), 0, Frame{}
+	screen, frames, last := NewScreen(&out, 0, 0, config), 0, Frame{}
 	err = d.Run(t.Context(), func(f Frame) error {
 		frames++
 		last = f

@@ -18,6 +18,7 @@ import (
 type Screen struct {
 	out      io.Writer
 	columns  int // of the terminal, 0 where there is none
+	rows     int
 	config   Config
 	news     []string
 	drawn    int // lines of the last frame
@@ -26,9 +27,10 @@ type Screen struct {
 	at       time.Duration
 }
 
-// NewScreen shows on out, a terminal of so many columns, or none where that is 0.
-func NewScreen(out io.Writer, columns int, config Config) *Screen {
-	return &Screen{out: colorprofile.NewWriter(out, os.Environ()), columns: columns, config: config}
+// NewScreen shows on out, a terminal of so many columns and rows, or none where
+// that is 0.
+func NewScreen(out io.Writer, columns, rows int, config Config) *Screen {
+	return &Screen{out: colorprofile.NewWriter(out, os.Environ()), columns: columns, rows: rows, config: config}
 }
 
 // The terminal's own colours, so that they suit a light one and a dark one.
@@ -72,8 +74,13 @@ const latest = 6
 func (s *Screen) frame(f Frame) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %4.1f s   asks %5.0f/s, gets %5.0f/s\n\n", strong.Render("One hot customer, one quota"), f.Elapsed.Seconds(), f.Rate, s.rate(f))
-	for shard, sibling := range f.Shards[:shown(f.Shards)] {
+	shards := shown(f.Shards)
+	fit := min(shards, max(1, s.rows-latest-7)) // what is above the screen cannot be erased
+	for shard, sibling := range f.Shards[:fit] {
 		b.WriteString(s.shard(shard, sibling.Bucket))
+	}
+	if fit < shards {
+		fmt.Fprintf(&b, "and %d more\n", shards-fit)
 	}
 	fmt.Fprintf(&b, "\n%s\n", s.ledger(f))
 	for i := range latest {
