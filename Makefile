@@ -35,6 +35,11 @@ test: node_modules/.package-lock.json $(if $(and $(SHARDQUOTA_PYTHON),$(SHARDQUO
 	fi
 	for module in $(MODULES); do (cd $$module && go test -race -timeout 20m $(if $(CI),-count=1) -skip '$(SEARCH)' ./...); done
 	go test $(if $(CI),-count=1) -v -run '$(SEARCH)' ./internal/proof | grep -vE '^ *(===|---)'
+	go test -count=1 -run '$(GATE)' ./table ./aggregator
+
+# The fast paths against the slow ones, in one run. The race detector watches each
+# byte that a fast one looks at, which takes most of the difference away.
+GATE := ^TestGate
 
 # One goroutine at a time moves in the search: the race detector has nothing to
 # find there, and would take most of the time.
@@ -61,8 +66,11 @@ interop: node_modules/.package-lock.json $(if $(SHARDQUOTA_PYTHON),,.venv/ready)
 BENCH ?= .
 COUNT ?= 5
 
-bench: node_modules/.package-lock.json ## Measure the client: BENCH=REGEXP, COUNT=5 times each
-	go test -run '^$$' -bench '$(BENCH)' -benchtime 1s -count $(COUNT) ./limiter
+bench: node_modules/.package-lock.json ## Measure the aggregator and the client: BENCH=REGEXP, COUNT=5 times each
+	go test -run '^$$' -bench '$(BENCH)' -benchtime 1s -count $(COUNT) -timeout 1h $(MEASURED)
+
+# The packages of which docs/performance.md tells what they cost.
+MEASURED := ./table ./aggregator ./cmd/aggregator ./limiter
 
 node_modules/.package-lock.json: package-lock.json
 	npm ci --no-audit --no-fund

@@ -116,6 +116,7 @@ func (r *run) tend(ctx context.Context, usage []task) {
 func (r *run) reject() {
 	r.report.Rejected = append(r.report.Rejected, r.rejected...)
 	r.report.Duplicates += r.duplicates
+	r.report.Misdivided = append(r.report.Misdivided, r.misdivided()...)
 }
 
 func (r *run) finish() *Report {

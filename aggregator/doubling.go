@@ -45,14 +45,14 @@ func (r *run) doublings() []task {
 	var tasks []task
 	for _, b := range r.buckets {
 		if d, index, ok := b.doubled(); ok {
-			tasks = append(tasks, task{StepShard, index, d.apply})
+			tasks = append(tasks, task{StepShard, index, d})
 		}
 	}
 	return tasks
 }
 
-// apply raises the siblings and creates the shards that are missing.
-func (d doubling) apply(ctx context.Context, r *run) error {
+// do raises the siblings and creates the shards that are missing.
+func (d doubling) do(ctx context.Context, r *run) error {
 	if !quota.IsCount(d.to) {
 		r.report.decline(d.group, d.from, d.from, BadCount)
 		return nil

@@ -68,19 +68,32 @@ func (f *folded) order(b *bucket) {
 	slices.SortStableFunc(b.writes, func(a, b write) int { return strings.Compare(a.Mark, b.Mark) })
 	b.writes = slices.CompactFunc(b.writes, func(a, b write) bool { return a.Mark == b.Mark })
 	f.duplicates += all - len(b.writes)
+	var before *write
 	for i := range b.writes {
 		w := &b.writes[i]
 		if w.consumed = f.countable(*w); len(w.consumed) > 0 {
-			var old *quota.Bucket
-			if w.Old != nil {
-				old = &w.Old.Bucket
-			}
-			w.counts = table.Run{
-				First: table.Edge{Mark: w.Mark, Total: table.TotalsBefore(old, &w.New.Bucket)},
-				Last:  table.Edge{Mark: w.Mark, Total: table.Totals(&w.New.Bucket)},
-			}
+			w.counts = w.run(before)
 		}
+		before = w
 	}
+}
+
+// run is how a usage item notes that the write is counted. What the write found
+// is most often what the one before it left, whose totals are known then.
+func (w *write) run(before *write) table.Run {
+	run := table.Run{
+		First: table.Edge{Mark: w.Mark},
+		Last:  table.Edge{Mark: w.Mark, Total: table.Totals(&w.New.Bucket)},
+	}
+	switch {
+	case w.Old == nil:
+		run.First.Total = table.TotalsBefore(nil, &w.New.Bucket)
+	case before != nil && before.New == w.Old && before.counts.Last.Total != "":
+		run.First.Total = before.counts.Last.Total
+	default:
+		run.First.Total = table.Totals(&w.Old.Bucket)
+	}
+	return run
 }
 
 func (f *folded) reject(index int, record events.Record, err error) {
@@ -98,6 +111,21 @@ func (f *folded) countable(w write) map[string]int64 {
 		}
 	}
 	return consumed
+}
+
+// misdivided are the limits, of buckets as the batch leaves them, whose division
+// is ignored.
+func (f *folded) misdivided() []Misdivided {
+	var found []Misdivided
+	for _, b := range f.buckets {
+		limits := b.last().New.Limits
+		for i := range limits {
+			if l := &limits[i]; l.Misdivided() {
+				found = append(found, Misdivided{b.key, l.Name, l.Division})
+			}
+		}
+	}
+	return found
 }
 
 // demandSpan is how far back from a bucket's last write its demand is

@@ -40,8 +40,8 @@ func (p Pseudonyms) Of(group table.Group) string {
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
-// maxLoggedFailures bounds what one batch logs of failures: in an outage every
-// part of it fails, and all in one way.
+// maxLoggedFailures bounds what one batch logs of failures, and of divisions that
+// are ignored: in an outage every part of it fails, and all in one way.
 const maxLoggedFailures = 10
 
 // Log writes what an operator has to know of a batch: every rejected record,
@@ -58,6 +58,9 @@ func (r *Report) Log(ctx context.Context, log *slog.Logger, names Pseudonyms) {
 	}
 	of := func(group table.Group) slog.Attr {
 		return slog.Group("bucket", "entity", names.Of(group), "resource", group.Resource)
+	}
+	for _, x := range r.Misdivided[:min(len(r.Misdivided), maxLoggedFailures)] {
+		log.WarnContext(ctx, "division ignored", of(x.Key.Group), "shard", x.Key.Shard, "limit", x.Limit)
 	}
 	for _, x := range r.Doublings {
 		log.InfoContext(ctx, "doubled", of(x.Group), "from", x.From, "to", x.To)
@@ -93,6 +96,7 @@ func (r *Report) WriteMetrics(w io.Writer, tableName string, timing Timing) erro
 		{"ShardsRaised", "Count", float64(len(r.Raised))},
 		{"ShardsCreated", "Count", float64(len(r.Created))},
 		{"ShardsDeclined", "Count", float64(len(r.Declined))},
+		{"DivisionsIgnored", "Count", float64(len(r.Misdivided))},
 		{"Failures", "Count", float64(len(r.Failures))},
 		{"IteratorAge", "Milliseconds", float64(timing.Age)},
 		{"Duration", "Milliseconds", float64(timing.Duration.Microseconds()) / 1000},

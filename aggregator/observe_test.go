@@ -71,7 +71,7 @@ func busy(t *testing.T) *aggregator.Report {
 	zero := quotaZero(4)
 	w := newWorld(t, zero, bucketItem(acme.At(1), count(2), daily("tpd", 5, 1000_000, 2)), bucketItem(acme.At(3), count(4), daily("tpd", 5, 1000_000, 4)))
 	other := table.Group{Namespace: "ns1", Entity: "sk-live-other", Resource: "r"}
-	hot := bucketItem(other.At(0), drips("rpm", 500, 60_000), attrs{"b_wcu_tk": 1000})
+	hot := bucketItem(other.At(0), drips("rpm", 500, 60_000), attrs{"b_wcu_tk": 1000, "b_rpm_div": "by halves"})
 	a, item := w.spend(noon+1000, hot, "rpm", 500)
 	b, item := w.spend(noon-1000, item, "wcu", 1000)
 	w.put(item)
@@ -100,6 +100,7 @@ func TestMetrics(t *testing.T) {
 		"ShardsRaised 1 Count [Table=limits]",
 		"ShardsCreated 1 Count [Table=limits]",
 		"ShardsDeclined 2 Count [Table=limits]",
+		"DivisionsIgnored 1 Count [Table=limits]",
 		"Failures 1 Count [Table=limits]",
 		"IteratorAge 1234 Milliseconds [Table=limits]",
 		"Duration 56.789 Milliseconds [Table=limits]",
@@ -173,6 +174,7 @@ func TestLog(t *testing.T) {
 	want := []string{
 		"map[bucket:<nil> index:2 level:WARN msg:record rejected reason:no record sequence:]",
 		"map[bucket:<nil> index:3 level:ERROR msg:to be delivered again reason:may pass if retried step:pass]",
+		bucket("sk-live-other", "r") + "level:WARN limit:rpm msg:division ignored shard:0]",
 		bucket("sk-live-other", "r") + "from:1 level:INFO msg:doubled to:2]",
 		bucket("sk-live-acme", "gpt-4") + "count:4 level:INFO msg:shard created shard:2]",
 		bucket("sk-live-acme", "gpt-4") + "level:INFO msg:shard declined reason:already there shard:3]",

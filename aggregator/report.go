@@ -35,7 +35,8 @@ type Report struct {
 	Raised     []Raise
 	Created    []Creation
 	Declined   []Decline
-	Failures   []Failure // sorted by index; the batch is to be delivered again from the first
+	Misdivided []Misdivided // limits whose division is ignored, of buckets of the batch
+	Failures   []Failure    // sorted by index; the batch is to be delivered again from the first
 
 	mu   sync.Mutex
 	seen map[int]bool // records found counted before, by index
@@ -80,6 +81,14 @@ type Decline struct {
 	Reason Reason
 }
 
+// Misdivided is a limit that says a division which it cannot have, or which
+// nobody knows. It is divided (docs/adr/0016).
+type Misdivided struct {
+	Key      table.Key
+	Limit    string
+	Division quota.Division
+}
+
 // Failure is one part of the batch that is to be tried again.
 type Failure struct {
 	Index int // place in the batch of its first record
@@ -101,7 +110,7 @@ func (r *Report) addUsage(usage table.Usage) {
 
 // duplicate counts a record that was counted before, once however many windows
 // it falls in.
-func (r *Report) duplicate(w write) {
+func (r *Report) duplicate(w *write) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.seen == nil {
@@ -170,6 +179,7 @@ func (r *Report) sort() {
 	slices.SortStableFunc(r.Doublings, func(a, b Doubling) int { return compareKeys(a.Group.At(0), b.Group.At(0)) })
 	slices.SortStableFunc(r.Raised, func(a, b Raise) int { return compareKeys(a.Key, b.Key) })
 	slices.SortStableFunc(r.Created, func(a, b Creation) int { return compareKeys(a.Key, b.Key) })
+	slices.SortStableFunc(r.Misdivided, func(a, b Misdivided) int { return compareKeys(a.Key, b.Key) })
 	slices.SortStableFunc(r.Declined, func(a, b Decline) int { return compareKeys(a.Key, b.Key) })
 }
 

@@ -2,35 +2,46 @@ package aggregator
 
 import (
 	"context"
-
-	"golang.org/x/sync/errgroup"
+	"sync"
+	"sync/atomic"
 )
 
 // task is one independent part of a batch.
 type task struct {
 	step  Step
 	index int // place in the batch of the first record that is lost if the task is
-	do    func(ctx context.Context, run *run) error
+	work
+}
+
+// work is what a task does. A batch has thousands: its types are pointers, or
+// hold nothing but one, so that making them into tasks allocates nothing.
+type work interface {
+	do(ctx context.Context, run *run) error
 }
 
 // each runs tasks, so many at once as the aggregator allows. A task that fails,
 // or that ctx leaves no time for, fails its records and nothing else.
 func (r *run) each(ctx context.Context, tasks []task) {
-	var group errgroup.Group
-	group.SetLimit(r.concurrency())
-	for _, t := range tasks {
-		group.Go(func() error {
-			err := ctx.Err()
-			if err == nil {
-				err = t.do(ctx, r)
+	var workers sync.WaitGroup
+	var taken atomic.Int64
+	for range min(r.concurrency(), len(tasks)) {
+		workers.Go(func() {
+			for i := taken.Add(1); i <= int64(len(tasks)); i = taken.Add(1) {
+				r.attempt(ctx, tasks[i-1])
 			}
-			if err != nil {
-				r.report.fail(t.index, t.step, err)
-			}
-			return nil
 		})
 	}
-	_ = group.Wait()
+	workers.Wait()
+}
+
+func (r *run) attempt(ctx context.Context, t task) {
+	err := ctx.Err()
+	if err == nil {
+		err = t.do(ctx, r)
+	}
+	if err != nil {
+		r.report.fail(t.index, t.step, err)
+	}
 }
 
 func (a *Aggregator) concurrency() int {

@@ -11,29 +11,33 @@ import (
 // bucketTasks makes the tasks that look at one bucket's last image: whether it
 // needs a pass, and whether shard 0 is to be doubled.
 func (r *run) bucketTasks() (passes, doubles []task) {
+	passes = make([]task, 0, len(r.buckets))
 	for _, b := range r.buckets {
 		last := b.last()
 		if err := last.New.Readable(r.clock(last.Time)); err != nil {
 			r.report.reject(last.index, last.Record, fmt.Errorf("bucket left alone, usage counted: %w", err))
 			continue
 		}
-		passes = append(passes, task{StepPass, b.first, b.topUp})
+		passes = append(passes, task{StepPass, b.first, topUp{b}})
 		if b.pressed() {
-			doubles = append(doubles, task{StepDouble, b.first, b.double})
+			doubles = append(doubles, task{StepDouble, b.first, double{b}})
 		}
 	}
 	return passes, doubles
 }
 
-// topUp writes the pass that the bucket's last image calls for. Where the item
-// has moved on since, the refusal says what it is now, and it is judged once
-// more as that.
+// topUp looks after one bucket.
+type topUp struct{ *bucket }
+
+// do writes the pass that the bucket's last image calls for. Where the item has
+// moved on since, the refusal says what it is now, and it is judged once more as
+// that.
 //
 // A restore is first tried on the balances exactly as read: what was spent
 // since is most likely of the old period, and is not to be charged to the new
 // one. The second time it is an addition, so that it cannot lose to spending
 // for ever.
-func (b *bucket) topUp(ctx context.Context, r *run) error {
+func (b topUp) do(ctx context.Context, r *run) error {
 	last := b.last()
 	now, demand := r.clock(last.Time), b.demand()
 	seen, current := &last.New.Bucket, (*table.Bucket)(nil)
@@ -65,9 +69,12 @@ func (b *bucket) topUp(ctx context.Context, r *run) error {
 	return nil
 }
 
-// double sets twice the count that the hot shard 0 was last seen with, unless
+// double doubles the shards of a hot bucket.
+type double struct{ *bucket }
+
+// do sets twice the count that the hot shard 0 was last seen with, unless
 // someone else has.
-func (b *bucket) double(ctx context.Context, r *run) error {
+func (b double) do(ctx context.Context, r *run) error {
 	last := b.last()
 	from := last.New.Count
 	if err := freeze(ctx, r, b.key, quota.Freezes(&last.New.Bucket, r.clock(last.Time))); err != nil {

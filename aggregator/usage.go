@@ -1,10 +1,10 @@
 package aggregator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -26,53 +26,56 @@ type tally struct {
 	key    table.UsageKey
 	window events.Window
 	start  time.Time
-	first  int     // place in the batch of the first of parts
-	parts  []write // bucket by bucket, each in the order of the writes
+	parts  parts
+	sum    sum // of parts, where none is counted yet
 }
 
 // usageTasks makes one task for every usage item that the batch adds to: all
 // shards of a group share it.
 func (r *run) usageTasks() []task {
-	var tasks []task
-	for _, t := range r.tallies() {
-		tasks = append(tasks, task{StepUsage, t.first, t.apply})
+	tallies := r.tallies()
+	r.report.Usage = slices.Grow(r.report.Usage, len(tallies))
+	tasks := make([]task, len(tallies))
+	for i := range tallies {
+		tasks[i] = task{StepUsage, tallies[i].parts.first(), &tallies[i]}
 	}
 	return tasks
 }
 
-// tallies gathers the batch's consumption by usage item, in the order in which
-// they first appear.
-func (r *run) tallies() []*tally {
-	byKey := map[table.UsageKey]*tally{}
-	var tallies []*tally
-	for _, b := range r.buckets {
-		for _, w := range b.writes {
-			if len(w.consumed) == 0 {
-				continue
-			}
-			for _, window := range r.Windows {
-				start := window.Start(w.Time)
-				key := table.UsageKey{Group: b.key.Group, Window: string(window), Start: window.Text(start)}
-				t := byKey[key]
-				if t == nil {
-					t = &tally{key: key, window: window, start: start, first: w.index}
-					byKey[key] = t
-					tallies = append(tallies, t)
+// tallies gathers the batch's consumption by usage item. All of a group's writes
+// are most often in one window of each kind, whose items then get the same sum.
+func (r *run) tallies() []tally {
+	groups, texts := r.consuming(), map[time.Time]string{}
+	tallies := make([]tally, 0, len(groups)*len(r.Windows))
+	for _, all := range groups {
+		whole := all.sum(nil)
+		for _, window := range r.Windows {
+			for rest := all; len(rest) > 0; {
+				t := tally{window: window, start: window.Start(rest[0].Time), sum: whole}
+				if t.parts, rest = rest.within(window, t.start); len(t.parts) < len(all) {
+					t.sum = t.parts.sum(nil)
 				}
-				t.first = min(t.first, w.index)
-				t.parts = append(t.parts, w)
+				t.key = table.UsageKey{Group: all[0].New.Key.Group, Window: string(window), Start: texts[t.start]}
+				if t.key.Start == "" {
+					t.key.Start = window.Text(t.start)
+					texts[t.start] = t.key.Start
+				}
+				tallies = append(tallies, t)
 			}
 		}
 	}
 	return tallies
 }
 
-// apply counts the tally's records that are not counted yet. It first tries
+// do counts the tally's records that are not counted yet. It first tries
 // without knowing what is, which holds where they follow what was counted last.
-func (t *tally) apply(ctx context.Context, r *run) error {
-	parts, found := t.parts, map[int]table.Counted(nil)
+func (t *tally) do(ctx context.Context, r *run) error {
+	parts, sum := t.parts, t.sum
 	for range usageAttempts {
-		usage := t.usage(parts, found, r.Retention)
+		usage := table.Usage{Key: t.key, Counters: sum.counters, Events: int64(len(parts)), Sources: sum.sources}
+		if r.Retention > 0 {
+			usage.Expires = t.window.End(t.start).Add(r.Retention).Unix()
+		}
 		result, err := r.Store.AddUsage(ctx, usage)
 		if err != nil {
 			return err
@@ -81,18 +84,18 @@ func (t *tally) apply(ctx context.Context, r *run) error {
 			r.report.addUsage(usage)
 			return nil
 		}
-		found = result.Counted
-		if parts = r.uncounted(parts, found); len(parts) == 0 {
+		if parts = r.uncounted(parts, result.Counted); len(parts) == 0 {
 			return nil
 		}
+		sum = parts.sum(result.Counted)
 	}
 	return errContended
 }
 
 // uncounted returns the parts that are not counted yet, and reports the others.
-func (r *run) uncounted(parts []write, found map[int]table.Counted) []write {
-	var fresh []write
-	for _, w := range parts {
+func (r *run) uncounted(all parts, found map[int]table.Counted) parts {
+	var fresh parts
+	for _, w := range all {
 		if found[w.New.Key.Shard].Has(w.Mark) {
 			r.report.duplicate(w)
 			continue
@@ -102,22 +105,84 @@ func (r *run) uncounted(parts []write, found map[int]table.Counted) []write {
 	return fresh
 }
 
-// usage sums parts into one update of an item that has counted what was found.
-func (t *tally) usage(parts []write, found map[int]table.Counted, retention time.Duration) table.Usage {
-	usage := table.Usage{Key: t.key, Counters: map[string]int64{}, Events: int64(len(parts))}
-	if retention > 0 {
-		usage.Expires = t.window.End(t.start).Add(retention).Unix()
-	}
-	records := map[int][]table.Run{}
-	for _, w := range parts {
-		for limit, amount := range w.consumed {
-			usage.Counters[limit] += amount
+// parts are writes of one group that consumed something: bucket by bucket, each
+// in the order of the writes.
+type parts []*write
+
+// consuming gathers the writes that consumed something by group, in the order in
+// which the groups first appear.
+func (r *run) consuming() []parts {
+	index, groups := map[table.Group]int{}, []parts(nil)
+	for _, b := range r.buckets {
+		at, ok := index[b.key.Group]
+		if !ok {
+			at = len(groups)
 		}
-		records[w.New.Key.Shard] = append(records[w.New.Key.Shard], w.counts)
+		for i := range b.writes {
+			if w := &b.writes[i]; len(w.consumed) > 0 {
+				if at == len(groups) {
+					groups, index[b.key.Group] = append(groups, make(parts, 0, len(b.writes))), at
+				}
+				groups[at] = append(groups[at], w)
+			}
+		}
 	}
-	for _, shard := range slices.Sorted(maps.Keys(records)) {
-		next := found[shard].With(records[shard]...)
-		usage.Sources = append(usage.Sources, table.Source{Shard: shard, Found: found[shard], Next: next})
+	return groups
+}
+
+// first is the place in the batch of the first of the writes.
+func (p parts) first() int {
+	return slices.MinFunc(p, func(a, b *write) int { return cmp.Compare(a.index, b.index) }).index
+}
+
+// within divides writes into those of one window of time and the others.
+func (p parts) within(window events.Window, start time.Time) (inside, others parts) {
+	from, to := start.UnixMilli(), window.End(start).UnixMilli()
+	outside := func(w *write) bool { return w.Time < from || w.Time >= to }
+	if !slices.ContainsFunc(p, outside) {
+		return p, nil
 	}
-	return usage
+	for _, w := range p {
+		if outside(w) {
+			others = append(others, w)
+		} else {
+			inside = append(inside, w)
+		}
+	}
+	return inside, others
+}
+
+// sum is what writes add to a usage item: what they consumed, and that they are
+// counted then. Nobody changes it, since several items may get the same.
+type sum struct {
+	counters map[string]int64
+	sources  []table.Source
+}
+
+// sum adds writes up for an item that has counted what was found.
+func (p parts) sum(found map[int]table.Counted) sum {
+	s := sum{counters: p.counters()}
+	var usual [8]table.Run
+	for rest := p; len(rest) > 0; {
+		shard, runs := rest[0].New.Key.Shard, usual[:0]
+		for len(rest) > 0 && rest[0].New.Key.Shard == shard {
+			runs, rest = append(runs, rest[0].counts), rest[1:]
+		}
+		s.sources = append(s.sources, table.Source{Shard: shard, Found: found[shard], Next: found[shard].With(runs...)})
+	}
+	slices.SortFunc(s.sources, func(a, b table.Source) int { return cmp.Compare(a.Shard, b.Shard) })
+	return s
+}
+
+func (p parts) counters() map[string]int64 {
+	if len(p) == 1 {
+		return p[0].consumed
+	}
+	counters := map[string]int64{}
+	for _, w := range p {
+		for limit, amount := range w.consumed {
+			counters[limit] += amount
+		}
+	}
+	return counters
 }

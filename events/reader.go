@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -60,8 +61,9 @@ type Reader struct {
 	src   *source
 	err   error // what Next returned last, if an error
 
-	bare bool // payload has no meaning: the text is in memory, or a payload itself
-	docs int  // documents begun
+	bare  bool // payload has no meaning: the text is in memory, or a payload itself
+	stays bool // the text is the caller's and does not change
+	docs  int  // documents begun
 
 	// The document being read: inside objects (the document, its payload), perhaps inside the array of records.
 	objects   int
@@ -187,18 +189,27 @@ func (r *Reader) document() (rec Record, ok bool, err error) {
 func (r *Reader) whole() (rec Record, ok bool, err error) {
 	r.src.hold()
 	defer r.src.release()
+	if end, deepest, ok := frame(r.src.buf[r.src.pos:]); ok && end <= r.src.limit {
+		r.src.pos, r.src.deepest = r.src.pos+end, deepest
+		return r.finish()
+	}
 	if err := r.src.value(); err != nil {
 		return rec, false, r.malformed(err)
 	}
 	return r.record()
 }
 
-// record decodes what the source has kept.
+// record decodes what the source has kept, if that is JSON.
 func (r *Reader) record() (rec Record, ok bool, err error) {
-	rec, ok = decodeRecord(r.src.kept(), r.position(r.src.keep))
-	if !ok {
+	if !json.Valid(r.src.kept()) {
 		return rec, false, r.malformed(errCut)
 	}
+	return r.finish()
+}
+
+// finish decodes what the source has kept, which is JSON.
+func (r *Reader) finish() (rec Record, ok bool, err error) {
+	rec = recordOf(r.src.kept(), r.position(r.src.keep), r.stays)
 	if r.src.deepest > MaxDepth {
 		rec.Err = reject("nested deeper than %d levels", MaxDepth)
 	}
@@ -277,10 +288,11 @@ func (r *Reader) failAt(i int, cause error) error {
 }
 
 // DecodeEvent reads a Lambda event, {"Records": [...]}, at once. Positions count from its first byte and name no file.
-// A record that is none has its Err set and costs the others nothing. The error, a *ReadError, is for what is not JSON
-// or not an event.
+// A record that is none has its Err set and costs the others nothing. The records' objects are parts of data, which must
+// not change. The error, a *ReadError, is for what is not JSON or not an event.
 func DecodeEvent(data []byte) ([]Record, error) {
 	r := newBareReader(data, "")
+	r.stays = true
 	var records []Record
 	for {
 		rec, err := r.Next()

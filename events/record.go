@@ -42,7 +42,7 @@ type Record struct {
 	PrincipalID   string
 	PrincipalType string
 
-	// Objects in DynamoDB JSON; nil where absent or null. They alias nothing.
+	// Objects in DynamoDB JSON; nil where absent or null. A Reader's alias nothing.
 	Keys json.RawMessage
 	Old  json.RawMessage
 	New  json.RawMessage

@@ -5,42 +5,48 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
-// decodeRecord decodes one JSON value; ok is false where it is not JSON. Everything else that can be wrong with it is the
-// record's own Err. The images are checked with the rest, but not looked into.
-func decodeRecord(data []byte, at Position) (rec Record, ok bool) {
-	if !json.Valid(data) {
-		return Record{}, false
-	}
-	rec.Position = at
+// recordOf decodes a value that is known to be JSON. What is wrong with it is the record's own Err. The images are not
+// looked into, and are parts of data if that stays as it is, or else copies.
+func recordOf(data []byte, at Position, stays bool) Record {
+	rec := Record{Position: at}
 	if data[0] != '{' {
 		rec.Err = reject("not an object")
-		return rec, true
+		return rec
 	}
-	var w wire
-	w.record(&rec, data)
+	w := wire{stays: stays}
+	w.record(&rec, inMemory(data))
 	rec.Err = w.reason
-	return rec, true
+	return rec
 }
 
-// members are the keys, in quotes, and values of an object that is known to be valid JSON. They alias it. A key that
-// is written with escapes is one that nobody knows.
-func members(object []byte) iter.Seq2[[]byte, []byte] {
-	return func(yield func(key, value []byte) bool) {
-		s := inMemory(object)
-		s.pos++
-		for s.until('"') {
+// members walks through the object that s is at and past it, which is known to be valid JSON: it yields the keys, in
+// quotes, with s at the value. A value that is not taken by then is passed over. A key that is written with escapes is one
+// that nobody knows.
+func members(s *source) iter.Seq[[]byte] {
+	return func(yield func(key []byte) bool) {
+		for c := byte('{'); c != '}'; c, _ = s.space() {
+			s.pos++ // past the brace or a comma
+			if c, _ = s.space(); c == '}' {
+				break // of an object without members
+			}
 			key := s.next()
 			s.until(':')
 			s.pos++
 			_, _ = s.space()
-			if !yield(key, s.next()) {
+			value := s.pos
+			if !yield(key) {
 				return
 			}
+			if s.pos == value {
+				_ = s.next()
+			}
 		}
+		s.pos++
 	}
 }
 
@@ -48,6 +54,7 @@ func members(object []byte) iter.Seq2[[]byte, []byte] {
 // of userIdentity differently.
 type wire struct {
 	reason error // the first one to reject the record
+	stays  bool  // the text that the record is read from
 }
 
 func (w *wire) reject(format string, args ...any) {
@@ -56,20 +63,20 @@ func (w *wire) reject(format string, args ...any) {
 	}
 }
 
-func (w *wire) record(rec *Record, object []byte) {
+func (w *wire) record(rec *Record, s *source) {
 	name, changed := false, false
-	for key, value := range members(object) {
+	for key := range members(s) {
 		switch string(key) {
 		case `"eventID"`:
-			rec.EventID = w.text("eventID", value)
+			rec.EventID = w.text("eventID", s.next())
 		case `"eventName"`:
-			rec.EventName, name = w.eventName(value), true
+			rec.EventName, name = w.eventName(s.next()), true
 		case `"eventSourceARN"`:
-			rec.Table, rec.Stream = w.source(value)
+			rec.Table, rec.Stream = w.source(s.next())
 		case `"userIdentity"`:
-			w.identity(rec, value)
+			w.identity(rec, s.next())
 		case `"dynamodb"`:
-			w.change(rec, value)
+			w.change(rec, s)
 			changed = true
 		}
 	}
@@ -81,24 +88,24 @@ func (w *wire) record(rec *Record, object []byte) {
 	}
 }
 
-func (w *wire) change(rec *Record, object []byte) {
-	if object[0] != '{' {
+func (w *wire) change(rec *Record, s *source) {
+	if s.buf[s.pos] != '{' {
 		w.reject("dynamodb is not an object")
 		return
 	}
 	sequence, time := false, false
-	for key, value := range members(object) {
+	for key := range members(s) {
 		switch string(key) {
 		case `"SequenceNumber"`:
-			rec.Sequence, sequence = w.sequence(value), true
+			rec.Sequence, sequence = w.sequence(s.next()), true
 		case `"ApproximateCreationDateTime"`:
-			rec.Time, time = w.time(value), true
+			rec.Time, time = w.time(s.next()), true
 		case `"Keys"`:
-			rec.Keys = w.image("Keys", value)
+			rec.Keys = w.image("Keys", s.next())
 		case `"OldImage"`:
-			rec.Old = w.image("OldImage", value)
+			rec.Old = w.image("OldImage", s.next())
 		case `"NewImage"`:
-			rec.New = w.image("NewImage", value)
+			rec.New = w.image("NewImage", s.next())
 		}
 	}
 	if !sequence {
@@ -117,12 +124,13 @@ func (w *wire) identity(rec *Record, value []byte) {
 		w.reject("userIdentity is not an object")
 		return
 	}
-	for key, value := range members(value) {
+	s := inMemory(value)
+	for key := range members(s) {
 		switch string(key) {
 		case `"principalId"`, `"PrincipalId"`:
-			rec.PrincipalID = w.text("userIdentity.principalId", value)
+			rec.PrincipalID = w.text("userIdentity.principalId", s.next())
 		case `"type"`, `"Type"`:
-			rec.PrincipalType = w.text("userIdentity.type", value)
+			rec.PrincipalType = w.text("userIdentity.type", s.next())
 		}
 	}
 }
@@ -197,6 +205,9 @@ func (w *wire) image(name string, value []byte) json.RawMessage {
 	if value[0] != '{' {
 		w.reject("%s is not an object", name)
 		return nil
+	}
+	if w.stays {
+		return slices.Clip(value)
 	}
 	return bytes.Clone(value)
 }

@@ -9,14 +9,20 @@ import (
 	"strings"
 )
 
-// module is the one that holds the function.
+// module is the one that holds the functions.
 const module = "github.com/shardquota/shardquota"
 
-// Build compiles the function for a processor, arm64 or amd64, into a new
-// directory, which is the caller's to remove. It builds in the function's own
+// The programs that are deployed as functions.
+const (
+	Aggregator   = "aggregator" // consumes the stream
+	LimitsKeeper = "limits"     // stores the limits of a manifest
+)
+
+// Build compiles one of the programs for a processor, arm64 or amd64, into a new
+// directory, which is the caller's to remove. It builds in the programs' own
 // module, so that the versions are those that were tested, whatever else the
 // caller's module asks for.
-func Build(goarch string) (dir string, err error) {
+func Build(program, goarch string) (dir string, err error) {
 	// A vendor directory does not have the function: it is a program.
 	source, err := output(exec.Command("go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module))
 	if err == nil && source == "" {
@@ -29,21 +35,21 @@ func Build(goarch string) (dir string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("build the function: %w", err)
 	}
-	if err := build(source, goarch, filepath.Join(dir, "bootstrap")); err != nil {
+	if err := build(source, program, goarch, filepath.Join(dir, "bootstrap")); err != nil {
 		_ = os.RemoveAll(dir)
 		return "", fmt.Errorf("build the function: %w", err)
 	}
 	return dir, nil
 }
 
-// build compiles the function so that the same source and Go version give the
+// build compiles a function so that the same source and Go version give the
 // same bytes, wherever they are built: deploying what did not change changes
 // nothing. It sets every Go setting that would get in; an empty one would let
 // in what `go env -w` has stored. Lambda runs what everybody may read, whatever
 // the caller's umask says.
-func build(source, goarch, file string) error {
+func build(source, program, goarch, file string) error {
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w",
-		"-tags=lambda.norpc", "-o", file, "./cmd/aggregator")
+		"-tags=lambda.norpc", "-o", file, "./cmd/"+program)
 	cmd.Dir = source
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+goarch, "CGO_ENABLED=0",
 		"GOFLAGS=-mod=readonly", "GOWORK=off", "GOFIPS140=off", "GOAMD64=v1", "GOARM64=v8.0")

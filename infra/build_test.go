@@ -16,12 +16,18 @@ import (
 	"github.com/shardquota/shardquota/infra"
 )
 
-// The function is a static binary for the right processor, without what would
+// A function is a static binary for the right processor, without what would
 // differ from one checkout to the next.
 func TestBuild(t *testing.T) {
-	for goarch, machine := range map[string]elf.Machine{"arm64": elf.EM_AARCH64, "amd64": elf.EM_X86_64} {
-		t.Run(goarch, func(t *testing.T) {
-			binary := buildFunction(t, goarch)
+	for _, c := range []struct {
+		program, goarch string
+		machine         elf.Machine
+	}{
+		{infra.Aggregator, "arm64", elf.EM_AARCH64}, {infra.Aggregator, "amd64", elf.EM_X86_64}, {infra.LimitsKeeper, "arm64", elf.EM_AARCH64},
+	} {
+		goarch, machine := c.goarch, c.machine
+		t.Run(c.program+"/"+goarch, func(t *testing.T) {
+			binary := buildFunction(t, c.program, goarch)
 			file, err := elf.NewFile(bytes.NewReader(binary))
 			if err != nil {
 				t.Fatal(err)
@@ -37,6 +43,9 @@ func TestBuild(t *testing.T) {
 				if settings[key] != want {
 					t.Errorf("built with %s=%s", key, settings[key])
 				}
+			}
+			if path := mainPackage(t, binary); path != "github.com/shardquota/shardquota/cmd/"+c.program {
+				t.Errorf("it is %s", path)
 			}
 			for key := range settings {
 				if strings.HasPrefix(key, "vcs") {
@@ -60,9 +69,18 @@ func buildSettings(t *testing.T, binary []byte) map[string]string {
 	return settings
 }
 
-func buildFunction(t *testing.T, goarch string) []byte {
+func mainPackage(t *testing.T, binary []byte) string {
 	t.Helper()
-	dir, err := infra.Build(goarch)
+	info, err := buildinfo.Read(bytes.NewReader(binary))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Path
+}
+
+func buildFunction(t *testing.T, program, goarch string) []byte {
+	t.Helper()
+	dir, err := infra.Build(program, goarch)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +120,7 @@ func TestCodeFitsTheProcessor(t *testing.T) {
 // Another checkout, elsewhere and under other Go settings, makes the same
 // bytes, as does `make build`.
 func TestBuildIsReproducible(t *testing.T) {
-	here := buildFunction(t, "arm64")
+	here := buildFunction(t, infra.Aggregator, "arm64")
 	elsewhere := filepath.Join(t.TempDir(), "another checkout")
 	copySource(t, "..", elsewhere)
 	settings := filepath.Join(t.TempDir(), "settings") // as `go env -w` stores them
@@ -111,7 +129,7 @@ func TestBuildIsReproducible(t *testing.T) {
 	}
 	t.Setenv("GOENV", settings)
 	t.Chdir(filepath.Join(elsewhere, "infra"))
-	if !bytes.Equal(here, buildFunction(t, "arm64")) {
+	if !bytes.Equal(here, buildFunction(t, infra.Aggregator, "arm64")) {
 		t.Error("two checkouts make two functions")
 	}
 	if out, err := exec.Command("make", "-C", elsewhere, "dist/aggregator-arm64/bootstrap").CombinedOutput(); err != nil {

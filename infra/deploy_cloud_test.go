@@ -1,12 +1,14 @@
 package infra_test
 
 import (
+	"archive/zip"
 	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +19,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+
+	"github.com/shardquota/shardquota/internal/lambdatest"
 )
 
 // Environment variables that steer TestDeploy.
@@ -36,6 +40,14 @@ type cloud struct {
 	endpoint string
 	environ  []string // of the command line
 	command  string
+	calls    <-chan call
+}
+
+// call is a call of a function that the cloud has the test make.
+type call struct {
+	Code        string // its path in S3
+	Environment map[string]string
+	Event       json.RawMessage
 }
 
 // newCloud starts moto. It skips the test where a tool is missing.
@@ -48,8 +60,8 @@ func newCloud(t *testing.T) *cloud {
 	if err != nil {
 		t.Fatal(err)
 	}
-	endpoint := startMoto(t, python)
-	return &cloud{endpoint, cdkEnviron(t, endpoint), command}
+	endpoint, calls := startMoto(t, python)
+	return &cloud{endpoint, cdkEnviron(t, endpoint), command, calls}
 }
 
 // deployTools finds the interpreter that has moto, and the CDK's command line.
@@ -71,8 +83,8 @@ func deployTools() (python, cdk string, err error) {
 }
 
 // startMoto returns the endpoint of a moto that ends with the test, even if the
-// test is killed: it lives by its standard input.
-func startMoto(t *testing.T, python string) string {
+// test is killed: it lives by its standard input. Then come its calls.
+func startMoto(t *testing.T, python string) (string, <-chan call) {
 	t.Helper()
 	process := exec.Command(python, "testdata/deploy_moto.py")
 	log, err := os.Create(filepath.Join(t.TempDir(), "moto.log"))
@@ -101,11 +113,28 @@ func startMoto(t *testing.T, python string) string {
 	})
 	late := time.AfterFunc(time.Minute, func() { _ = process.Process.Kill() })
 	defer late.Stop()
-	endpoint, err := bufio.NewReader(printed).ReadString('\n')
+	output := bufio.NewReader(printed)
+	endpoint, err := output.ReadString('\n')
 	if err != nil {
 		t.Fatalf("moto does not start: %v", err)
 	}
-	return strings.TrimSpace(endpoint)
+	return strings.TrimSpace(endpoint), readCalls(output)
+}
+
+// readCalls reads the calls until moto ends.
+func readCalls(from io.Reader) <-chan call {
+	calls := make(chan call, 16) // more than a test has
+	go func() {
+		decoder := json.NewDecoder(from)
+		for {
+			var c call
+			if decoder.Decode(&c) != nil {
+				return
+			}
+			calls <- c
+		}
+	}()
+	return calls
 }
 
 // errorsOf is what moto logged besides each request.
@@ -156,12 +185,62 @@ func (c *cloud) cdk(t *testing.T, dir string, args ...string) string {
 	began := time.Now()
 	command := exec.CommandContext(t.Context(), c.command, append(args, "--ci", "--no-notices")...)
 	command.Dir, command.Env = dir, c.environ
-	printed, err := command.CombinedOutput()
-	if err != nil {
-		t.Fatalf("cdk %s: %v\n%s", strings.Join(args, " "), err, printed)
+	var printed bytes.Buffer
+	command.Stdout, command.Stderr = &printed, &printed
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
 	}
-	t.Logf("cdk %s: %v", args[0], time.Since(began).Round(100*time.Millisecond))
-	return string(printed)
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	for {
+		select {
+		case call := <-c.calls:
+			c.make(t, call)
+			continue
+		case err := <-ended:
+			if err != nil {
+				t.Fatalf("cdk %s: %v\n%s", strings.Join(args, " "), err, printed.String())
+			}
+		}
+		t.Logf("cdk %s: %v", args[0], time.Since(began).Round(100*time.Millisecond))
+		return printed.String()
+	}
+}
+
+// make makes a call, of the deployed code.
+func (c *cloud) make(t *testing.T, call call) {
+	t.Helper()
+	environment := map[string]string{"AWS_ENDPOINT_URL": c.endpoint}
+	maps.Copy(environment, call.Environment)
+	f := lambdatest.Start(t, unzip(t, c.code(t, call.Code)), environment)
+	defer f.Stop()
+	if a := f.Invoke(call.Event, time.Minute); a.Failed {
+		t.Errorf("answer %s\n%s", a.Body, f.Stderr())
+	}
+}
+
+// code is a function's archive in S3.
+func (c *cloud) code(t *testing.T, path string) []byte {
+	t.Helper()
+	status, archive := c.s3(t, path)
+	if status != http.StatusOK {
+		t.Fatalf("the code: status %d", status)
+	}
+	return archive
+}
+
+// unzip returns the path of the binary in a function's archive.
+func unzip(t *testing.T, archive []byte) string {
+	t.Helper()
+	files, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, files); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "bootstrap")
 }
 
 // sdk is the configuration of clients of AWS.

@@ -31,6 +31,9 @@ import (
 // does its work as it was deployed, a second deployment finds nothing to do,
 // and nothing is left of it in the end.
 //
+// The limits that it declares are stored as CloudFormation makes their resource:
+// moto has the test call the function.
+//
 // What moto does not do is not seen here. It checks no permission; it ignores a
 // table's time to live and recovery, a function's log group, all of a bucket but
 // its name and encryption, and bucket policies; its mappings neither filter nor
@@ -47,6 +50,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("bucket", d.checkBucket)
 	t.Run("policies", d.checkPolicies)
 	t.Run("alarms", d.checkAlarms)
+	t.Run("limits", d.checkLimits)
 	t.Run("use", d.checkUse)
 	t.Run("outputs", d.checkOutputs)
 	t.Run("again", d.checkAgain)
@@ -79,6 +83,9 @@ func newDeployment(t *testing.T, c *cloud) *deployment {
 	return d
 }
 
+// functionsRun says that the deployed functions can be called here.
+const functionsRun = runtime.GOOS == "linux"
+
 // appArgs have the app synthesised into a directory, for a function that can
 // run here, with some choices that are no defaults.
 func appArgs(assembly string) []string {
@@ -88,6 +95,9 @@ func appArgs(assembly string) []string {
 		"logRetention=ONE_WEEK", "batchSize=500", "windowSeconds=3", "retries=7", "maxAgeHours=6",
 	} {
 		args = append(args, "--context", "shardquota:"+choice)
+	}
+	if functionsRun {
+		args = append(args, "--context", "shardquota:limits="+limitsFile)
 	}
 	return args
 }
@@ -149,7 +159,9 @@ func (d *deployment) checkFunction(t *testing.T) {
 	if _, err := iam.NewFromConfig(d.sdk()).GetRole(t.Context(), &iam.GetRoleInput{RoleName: &role}); err != nil {
 		t.Errorf("role: %v", err)
 	}
-	same(t, "log groups", d.logGroups(t), []logGroup{{d.output(t, "LogGroupName"), 7}})
+	if groups := d.logGroups(t); !slices.Contains(groups, logGroup{d.output(t, "LogGroupName"), 7}) {
+		t.Errorf("log groups: %v", groups)
+	}
 }
 
 // processor is that of this machine, where the function is to run.

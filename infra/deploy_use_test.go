@@ -1,17 +1,11 @@
 package infra_test
 
 import (
-	"archive/zip"
-	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
-	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,8 +25,8 @@ var hot = table.Group{Namespace: "Ns-1", Entity: "sk-live-hot", Resource: "gpt-4
 // checkUse lets a client use the deployed table and the deployed function
 // follow: it counts what was consumed, and creates the second shard.
 func (d *deployment) checkUse(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("the function runs on Linux alone")
+	if !functionsRun {
+		t.Skip("functions run on Linux alone")
 	}
 	d.writeBucket(t)
 	records := d.filtered(t, d.stream(t))
@@ -155,38 +149,27 @@ func (d *deployment) startFunction(t *testing.T) *lambdatest.Function {
 // CDK put it.
 func (d *deployment) downloadCode(t *testing.T) string {
 	t.Helper()
-	status, archive := d.s3(t, d.codeAsset(t))
-	if status != http.StatusOK {
-		t.Fatalf("the code: status %d", status)
-	}
+	archive := d.code(t, d.codeAsset(t))
 	sum := sha256.Sum256(archive)
 	same(t, "SHA-256 of the code", base64.StdEncoding.EncodeToString(sum[:]), *d.function(t).CodeSha256)
-
-	files, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, files); err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(dir, "bootstrap")
+	return unzip(t, archive)
 }
 
 // codeAsset is the path of the code in S3, as the deployed template has it.
 func (d *deployment) codeAsset(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(d.assembly, "ShardQuota.template.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var template document
-	if err := json.Unmarshal(text, &template); err != nil {
+	if err := json.Unmarshal([]byte(d.template(t)), &template); err != nil {
 		t.Fatal(err)
 	}
-	_, function := template.one(t, "AWS::Lambda::Function")
-	code := function.Properties["Code"].(map[string]any)
-	return fmt.Sprintf("cdk-hnb659fds-assets-%s-%s/%s", account, region, code["S3Key"])
+	for id, function := range template.all("AWS::Lambda::Function") {
+		if strings.HasPrefix(id, "LimitsFunction") {
+			code := function.Properties["Code"].(map[string]any)
+			return fmt.Sprintf("cdk-hnb659fds-assets-%s-%s/%s", account, region, code["S3Key"])
+		}
+	}
+	t.Fatal("the template has no function for the stream")
+	return ""
 }
 
 // scan reads the whole table, by "PK SK".

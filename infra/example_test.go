@@ -8,7 +8,7 @@ import (
 	"github.com/shardquota/shardquota/infra"
 )
 
-// A stack of one's own, with an application that takes tokens. It is compiled
+// A stack of one's own, with limits, and an application that takes tokens. It is compiled
 // as part of the tests, and not run.
 func ExampleNewShardQuota() {
 	defer jsii.Close()
@@ -18,6 +18,7 @@ func ExampleNewShardQuota() {
 	limits := infra.NewShardQuota(stack, "Limits", &infra.Props{
 		Table:   infra.TableProps{Projection: infra.KeysOnly},
 		Mapping: infra.MappingProps{Parallel: 4},
+		Limits:  &infra.Limits{File: "limits.yaml"},
 	})
 	api := awsiam.NewRole(stack, jsii.String("Role"), &awsiam.RoleProps{
 		AssumedBy: awsiam.NewServicePrincipal(jsii.String("ecs-tasks.amazonaws.com"), nil),

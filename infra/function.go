@@ -10,29 +10,18 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/shardquota/shardquota/table/dynamo"
 )
 
-// addFunction makes the function and what it runs as. Its role has no policy
-// of AWS: those reach every log group and every stream.
+// addFunction makes the function and what it runs as.
 func (q *ShardQuota) addFunction() {
 	f := q.props.Function
-	logs := awslogs.NewLogGroup(q.Construct, jsii.String("Logs"), &awslogs.LogGroupProps{
-		Retention:     f.LogRetention,
-		RemovalPolicy: q.removalOfRecords(),
-	})
-	q.role = awsiam.NewRole(q.Construct, jsii.String("Role"), &awsiam.RoleProps{
-		AssumedBy:   awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
-		Description: jsii.String("What the shardquota aggregator may do"),
-	})
-	q.allow(dynamo.Operations, q.Table.TableArn())
-	q.allow([]string{"logs:CreateLogStream", "logs:PutLogEvents"}, logs.LogGroupArn())
-	if key := q.Table.EncryptionKey(); key != nil {
-		q.role.AddToPrincipalPolicy(q.useKey(key))
-	}
-	code, architecture, discard := q.code()
+	logs := q.logs(q.Construct)
+	q.role = q.roleOf(q.Construct, "What the shardquota aggregator may do", logs, allow(dynamo.Operations, q.Table.TableArn()))
+	code, architecture, discard := q.code(Aggregator, f.Code)
 	defer discard()
 	q.Function = awslambda.NewFunction(q.Construct, jsii.String("Function"), &awslambda.FunctionProps{
 		Description:                  jsii.String("shardquota: keeps the sharded limits of a table by its stream"),
@@ -48,6 +37,32 @@ func (q *ShardQuota) addFunction() {
 		Tracing:                      q.tracing(),
 		Environment:                  q.environment(),
 	})
+}
+
+// logs makes the group of a function's logs.
+func (q *ShardQuota) logs(scope constructs.Construct) awslogs.LogGroup {
+	return awslogs.NewLogGroup(scope, jsii.String("Logs"), &awslogs.LogGroupProps{
+		Retention:     q.props.Function.LogRetention,
+		RemovalPolicy: q.removalOfRecords(),
+	})
+}
+
+// roleOf makes what a function runs as: it may do what the statements say with
+// the table, and write its logs. It has no policy of AWS: those reach every log
+// group and every stream.
+func (q *ShardQuota) roleOf(scope constructs.Construct, description string, logs awslogs.LogGroup, onTable ...awsiam.PolicyStatement) awsiam.Role {
+	role := awsiam.NewRole(scope, jsii.String("Role"), &awsiam.RoleProps{
+		AssumedBy:   awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
+		Description: &description,
+	})
+	statements := append(onTable, allow([]string{"logs:CreateLogStream", "logs:PutLogEvents"}, logs.LogGroupArn()))
+	if key := q.Table.EncryptionKey(); key != nil {
+		statements = append(statements, q.useKey(key))
+	}
+	for _, statement := range statements {
+		role.AddToPrincipalPolicy(statement)
+	}
+	return role
 }
 
 // useKey allows what DynamoDB and S3 do with a customer's key in the name of who
@@ -79,17 +94,17 @@ func allow(actions []string, resources ...*string) awsiam.PolicyStatement {
 	})
 }
 
-// code returns the function's code, and what is to be called once it was
-// staged.
-func (q *ShardQuota) code() (code awslambda.Code, architecture awslambda.Architecture, discard func()) {
+// code returns a function's code, the one given or what is built of a program,
+// and what is to be called once it was staged.
+func (q *ShardQuota) code(program string, given awslambda.Code) (code awslambda.Code, architecture awslambda.Architecture, discard func()) {
 	architecture, goarch := awslambda.Architecture_ARM_64(), "arm64"
 	if q.props.Function.X86 {
 		architecture, goarch = awslambda.Architecture_X86_64(), "amd64"
 	}
-	if code = q.props.Function.Code; code != nil {
-		return code, architecture, func() {}
+	if given != nil {
+		return given, architecture, func() {}
 	}
-	dir, err := Build(goarch)
+	dir, err := Build(program, goarch)
 	if err != nil {
 		panic("infra: " + err.Error())
 	}

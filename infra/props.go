@@ -29,6 +29,10 @@ type Props struct {
 	Function FunctionProps
 	Mapping  MappingProps
 
+	// Limits are declared with the deployment; nil declares none, and leaves
+	// all limits to the table's clients and operators.
+	Limits *Limits
+
 	// AlarmTopic is told when an alarm goes off and when it is over; nil makes
 	// alarms that only show.
 	AlarmTopic awssns.ITopic
@@ -186,6 +190,7 @@ func (p Props) Check() error {
 	f, m := p.Function, p.Mapping
 	wrong := []error{
 		p.checkExisting(),
+		p.Limits.check(),
 		like("Table.Name", p.Table.Name, `|[A-Za-z0-9_.-]{3,255}`),
 		like("NamespaceTag", p.NamespaceTag, `[\w.:/=+@-]{1,128}`),
 		oneOf("Table.Projection", p.Table.Projection, All, KeysOnly),

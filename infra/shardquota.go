@@ -27,6 +27,7 @@ type ShardQuota struct {
 	Policies      Policies     // to attach to applications and operators
 	Alarms        []awscloudwatch.Alarm
 	Dashboard     awscloudwatch.Dashboard
+	Limits        awscdk.CustomResource // the limits in the table; nil where none are declared
 
 	props Props // with all defaults
 	role  awsiam.Role
@@ -48,6 +49,7 @@ func NewShardQuota(scope constructs.Construct, id string, props *Props) *ShardQu
 	q.addFunction()
 	q.addMapping()
 	q.addPolicies()
+	q.addLimits()
 	q.addAlarms()
 	q.addDashboard()
 	q.explain()

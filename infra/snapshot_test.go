@@ -32,6 +32,7 @@ func everyChoice(stack awscdk.Stack, p *infra.Props) {
 			jsii.String("arn:aws:secretsmanager:eu-west-1:111122223333:secret:hash-AbCdEf")),
 	}
 	p.Mapping = infra.MappingProps{Paused: true, BatchSize: 500, WindowSeconds: 60, Parallel: 4, Retries: 20, MaxAgeHours: 6, KeepDays: 30}
+	p.Limits = &infra.Limits{File: limitsFile, Namespace: "team", Retain: true, Code: p.Function.Code}
 }
 
 // template is a synthesized template as it is written to disk.

@@ -196,7 +196,8 @@ func declares(limits []Limit, b *table.Bucket) bool {
 		schedule, resets, _ := l.calendars()
 		if had == nil || had.Base != (quota.Params{Capacity: l.Capacity * 1000, Refill: l.Refill * 1000, Period: l.periodSeconds() * 1000}) ||
 			had.Schedule.Compact() != schedule.Compact() || had.Resets.Compact() != resets.Compact() ||
-			had.Window.Length != l.Window.Milliseconds() || l.Soft != (had.Soft != 0) {
+			had.Window.Length != l.Window.Milliseconds() ||
+			l.Soft != (had.Soft != 0) || l.Division != had.Division {
 			return false
 		}
 	}

@@ -21,7 +21,7 @@ type Lease struct {
 	counted bool // false where the table could not be reached, and uses are admitted then
 
 	mu       sync.Mutex
-	parts    []*part // of the entity's bucket, then of its parent's
+	sides    []side // the entity's, then its parent's
 	released bool
 }
 
@@ -34,28 +34,33 @@ func (l *Lease) Taken() Amounts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	taken := Amounts{}
-	if len(l.parts) > 0 {
-		for name, amount := range l.parts[0].demand {
+	if len(l.sides) > 0 {
+		for name, amount := range l.sides[0].demand() {
 			taken[name] = amount / 1000
 		}
 	}
 	return taken
 }
 
-// Left is what the shard that gave had left of the limits that were asked for
+// Left is what the shards that gave had left of the limits that were asked for
 // when the lease was last settled, tokens rounded down; less than nothing is
 // debt. Other shards may have more, and what has dripped since is not in it.
 func (l *Lease) Left() Amounts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	left := Amounts{}
-	if len(l.parts) == 0 {
+	if len(l.sides) == 0 {
 		return left
 	}
-	for name := range l.parts[0].demand {
-		if balance, ok := l.parts[0].latest.Whole(table.Attr(name, table.FieldBalance)); ok {
-			left[name] = floor(balance)
+	for _, p := range l.sides[0] {
+		for name := range p.demand {
+			if balance, ok := p.latest.Whole(table.Attr(name, table.FieldBalance)); ok {
+				left[name] += balance
+			}
 		}
+	}
+	for name, balance := range left {
+		left[name] = floor(balance)
 	}
 	return left
 }
@@ -85,9 +90,10 @@ func (l *Lease) Adjust(ctx context.Context, used Amounts) error {
 	if !l.counted {
 		return nil
 	}
+	held := l.sides[0].demand()
 	for name, amount := range demand {
-		if l.parts[0].demand[name]+amount < 0 {
-			return fmt.Errorf("%w: %.80s: %d would give back more than the %d that were taken", ErrAmount, name, amount/1000, l.parts[0].demand[name]/1000)
+		if held[name]+amount < 0 {
+			return fmt.Errorf("%w: %.80s: %d would give back more than the %d that were taken", ErrAmount, name, amount/1000, held[name]/1000)
 		}
 	}
 	return l.settle(ctx, demand)
@@ -102,16 +108,16 @@ func (l *Lease) Release(ctx context.Context) error {
 	if l.released {
 		return ErrReleased
 	}
-	for len(l.parts) > 0 {
-		last := l.parts[len(l.parts)-1]
+	for len(l.sides) > 0 {
+		last := l.sides[len(l.sides)-1]
 		back := quota.Demand{}
-		for name, amount := range last.demand {
+		for name, amount := range last.demand() {
 			back[name] = -amount
 		}
 		if err := l.limiter.settle(ctx, last, back); err != nil {
 			return fmt.Errorf("release: %w", err)
 		}
-		l.parts = l.parts[:len(l.parts)-1]
+		l.sides = l.sides[:len(l.sides)-1]
 	}
 	l.released = true
 	return nil
@@ -128,38 +134,80 @@ func (l *Lease) undo(ctx context.Context) error {
 	return l.Release(ctx)
 }
 
-// settle settles with the entity's bucket, and brings its parent's to the same as
-// far as it has the limits: also what an adjustment before reached the child
-// alone with.
+// settle settles with the entity, and brings its parent to the same as far as it
+// has the limits: also what an adjustment before reached the child alone with.
 func (l *Lease) settle(ctx context.Context, used quota.Demand) error {
-	own := l.parts[0]
-	for i, p := range l.parts {
+	own := l.sides[0]
+	for i, s := range l.sides {
 		if i > 0 {
-			if used = p.catchUp(own, used); len(used) == 0 {
+			if used = s.catchUp(own, used); len(used) == 0 {
 				continue
 			}
 		}
-		if err := l.limiter.settle(ctx, p, used); err != nil {
+		if err := l.limiter.settle(ctx, s, used); err != nil {
 			return fmt.Errorf("adjust: %w", err)
 		}
 	}
 	return nil
 }
 
-// catchUp is what a parent's part has to settle to hold what its child's does.
-func (p *part) catchUp(own *part, used quota.Demand) quota.Demand {
-	lacks := quota.Demand{}
+// catchUp is what a parent has to settle to hold what its child does.
+func (s side) catchUp(own side, used quota.Demand) quota.Demand {
+	lacks, held, theirs := quota.Demand{}, s.demand(), own.demand()
 	for name := range used {
-		amount := own.demand[name] - p.demand[name]
-		if amount != 0 && p.item[table.Attr(name, table.FieldBalance)] != nil {
+		amount := theirs[name] - held[name]
+		if amount != 0 && s[0].item[table.Attr(name, table.FieldBalance)] != nil {
 			lacks[name] = amount
 		}
 	}
 	return lacks
 }
 
-// settle settles what a part's bucket gave, millitokens.
-func (l *Limiter) settle(ctx context.Context, p *part, used quota.Demand) error {
+// settle settles what a side gave, millitokens. What was used beyond it is the
+// first shard's; what is given back goes to those that gave it, the last first.
+func (l *Limiter) settle(ctx context.Context, s side, used quota.Demand) error {
+	for i := len(s) - 1; i >= 0; i-- {
+		part := used
+		if len(s) > 1 {
+			if part = s.due(i, used); len(part) == 0 {
+				continue
+			}
+		}
+		if err := l.settlePart(ctx, s[i], part); err != nil {
+			return err
+		}
+		used = without(used, part)
+	}
+	return nil
+}
+
+// due is what of a settlement is the i-th shard's, those behind it done.
+func (s side) due(i int, used quota.Demand) quota.Demand {
+	if i == 0 {
+		return used
+	}
+	due := quota.Demand{}
+	for name, amount := range used {
+		if back := min(-amount, s[i].demand[name]); back > 0 {
+			due[name] = -back
+		}
+	}
+	return due
+}
+
+// without is what is left of a settlement when a part of it is done.
+func without(used, part quota.Demand) quota.Demand {
+	left := maps.Clone(used)
+	for name, amount := range part {
+		if left[name] -= amount; left[name] == 0 {
+			delete(left, name)
+		}
+	}
+	return left
+}
+
+// settlePart settles what one bucket gave, millitokens.
+func (l *Limiter) settlePart(ctx context.Context, p *part, used quota.Demand) error {
 	taken, err := table.DecodeBucket(p.item)
 	if err != nil {
 		return fmt.Errorf("shard %d: %w", p.key.Shard, err)

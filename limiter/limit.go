@@ -30,6 +30,8 @@ type Limit struct {
 	Schedule []quota.Entry // when capacity and refill are others; of several that match, the first
 	Zone     string        // IANA zone of Resets and Schedule; "" is UTC
 	Soft     bool          // metered, never enforced
+
+	Division quota.Division // how it is divided among shards; quota.Replicated of a limit that drips alone
 }
 
 // PerSecond is a limit of n tokens that drips n a second.
@@ -98,6 +100,10 @@ func (l Limit) check() error {
 		return fail("the period %v is not a whole number of seconds within 1 and 10^9", l.Period)
 	case l.Window != 0 && !wholeSeconds(l.Window):
 		return fail("the window %v is not a whole number of seconds within 1 and 10^9", l.Window)
+	case !l.Division.Known():
+		return fail("the division %.80q is none of divided, replicated and gathered", string(l.Division))
+	case quotaLike && l.Division == quota.Replicated:
+		return fail("a quota is not replicated: each shard would be granted the whole allowance")
 	case len(l.Schedule)+len(l.Resets) > maxScheduled:
 		return fail("more than %d schedule entries", maxScheduled)
 	}

@@ -205,7 +205,7 @@ func (l *Limiter) Acquire(ctx context.Context, entity, resource string, amounts 
 	if err != nil {
 		return l.refused(ctx, err)
 	}
-	lease.parts = append(lease.parts, own)
+	lease.sides = append(lease.sides, own)
 	parent, cascades := own.parent()
 	if !cascades {
 		return lease, nil
@@ -218,7 +218,7 @@ func (l *Limiter) Acquire(ctx context.Context, entity, resource string, amounts 
 		return l.refused(ctx, errors.Join(err, lease.undo(ctx)))
 	}
 	if above != nil {
-		lease.parts = append(lease.parts, above)
+		lease.sides = append(lease.sides, above)
 	}
 	return lease, nil
 }

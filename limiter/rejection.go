@@ -35,15 +35,19 @@ type Rejection struct {
 	Shard    int      // the shard that was drawn last
 	Shards   int      // how many there are
 	Limits   []Status // of every limit asked for, by name
+
+	together bool // it speaks of all shards together, of the limits that are gathered
 }
 
-// Status is what one shard can give of a limit, in tokens, rounded down.
+// Status is what one shard can give of a limit, in tokens, rounded down; of one
+// that is gathered, all shards together.
 type Status struct {
 	Limit      string
 	Requested  int64
-	Available  int64         // on this shard; negative when in debt
-	Capacity   int64         // of all shards, as it is scheduled now
-	Ceiling    int64         // the most that this shard can hold now, so the most that one use can ask for
+	Available  int64 // on this shard; negative when in debt
+	Capacity   int64 // of all shards, as it is scheduled now
+	Ceiling    int64 // the most that this shard can hold now, so the most that one use can ask for
+	Division   quota.Division
 	Period     time.Duration // in which Refill drips, or 0 for a quota
 	Refill     int64         // for all shards
 	RetryAfter time.Duration // when this shard will have it if nobody else takes of it, at most 100 years; 0 where it has enough
@@ -64,6 +68,8 @@ func (r *Rejection) Error() string {
 	var parts []string
 	for _, s := range r.Limits {
 		switch {
+		case s.Never && s.Division == quota.Gathered:
+			parts = append(parts, fmt.Sprintf("%s: %d is more than all %d shards can ever hold: %d now", s.Limit, s.Requested, r.Shards, s.Ceiling))
 		case s.Never:
 			parts = append(parts, fmt.Sprintf("%s: %d is more than this shard, of %d, can ever hold: %d now", s.Limit, s.Requested, r.Shards, s.Ceiling))
 		case s.Short():
@@ -119,7 +125,7 @@ func rejection(b *table.Bucket, statuses []quota.Shortage, now int64) *Rejection
 	for _, s := range statuses {
 		status := Status{
 			Limit: s.Limit, Requested: s.Requested / 1000, Available: floor(s.Available), Capacity: floor(s.Capacity), Ceiling: floor(s.Ceiling),
-			Refill: floor(s.Params.Refill), Never: s.Never,
+			Refill: floor(s.Params.Refill), Never: s.Never, Division: division(b, s.Limit),
 		}
 		if s.Params.Refill > 0 {
 			status.Period = time.Duration(s.Params.Period) * time.Millisecond
@@ -131,6 +137,14 @@ func rejection(b *table.Bucket, statuses []quota.Shortage, now int64) *Rejection
 		r.Limits = append(r.Limits, status)
 	}
 	return r
+}
+
+// division is how a limit of a bucket is divided in fact.
+func division(b *table.Bucket, name string) quota.Division {
+	if l := b.Limit(name); !l.Misdivided() {
+		return l.Division
+	}
+	return quota.Divided
 }
 
 // floor is an amount of millitokens in whole tokens, rounded down.

@@ -43,6 +43,7 @@ func configItem(item table.Item, limits []Limit) {
 		if l.Window != 0 {
 			item[at(table.FieldLength)] = whole(int64(l.Window / time.Second))
 		}
+		setText(item, at(table.FieldDivision), string(l.Division))
 		if l.Soft {
 			item[at(table.FieldSoft)] = &types.AttributeValueMemberBOOL{Value: true}
 		}
@@ -88,6 +89,7 @@ func configLimit(item table.Item, prefix, name string) (Limit, error) {
 		Name: name, Capacity: n(table.FieldCapacity), Refill: n(table.FieldRefill),
 		Period: time.Duration(n(table.FieldPeriod)) * time.Second, Window: time.Duration(n(table.FieldLength)) * time.Second,
 		Zone: item.Text(attrZone), Soft: item.Flag(at(table.FieldSoft)),
+		Division: quota.ParseDivision(item.Text(at(table.FieldDivision))),
 	}
 	schedule, err := quota.ParseSchedule(item.Text(at(table.FieldSchedule)), l.Zone)
 	if err == nil {
@@ -125,12 +127,14 @@ func (l Limit) terms(softUntil int64) table.Item {
 		at(table.FieldCapacity): whole(l.Capacity * 1000), at(table.FieldRefill): whole(l.Refill * 1000),
 		at(table.FieldPeriod):   whole(l.periodSeconds() * 1000),
 		at(table.FieldSchedule): nil, at(table.FieldResets): nil, at(table.FieldLength): nil, at(table.FieldSoft): nil,
+		at(table.FieldDivision): nil,
 	}
 	setText(terms, at(table.FieldSchedule), schedule.Compact())
 	setText(terms, at(table.FieldResets), resets.Compact())
 	if l.Window != 0 {
 		terms[at(table.FieldLength)] = whole(int64(l.Window / time.Second))
 	}
+	setText(terms, at(table.FieldDivision), string(l.Division))
 	if l.Soft {
 		terms[at(table.FieldSoft)] = whole(softUntil)
 	}

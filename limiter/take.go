@@ -27,10 +27,28 @@ type part struct {
 	bypassed bool // nothing was taken off balances
 }
 
+// side is what an entity's buckets gave to one use: one of them, or several to
+// what is gathered.
+type side []*part
+
+// demand is what they gave together, millitokens.
+func (s side) demand() quota.Demand {
+	if len(s) == 1 {
+		return s[0].demand
+	}
+	sum := quota.Demand{}
+	for _, p := range s {
+		for name, amount := range p.demand {
+			sum[name] += amount
+		}
+	}
+	return sum
+}
+
 // parent is the entity that is to give too.
-func (p *part) parent() (entity string, cascades bool) {
-	entity = p.item.Text(table.AttrParentID)
-	return entity, entity != "" && p.item.Flag(table.AttrCascade)
+func (s side) parent() (entity string, cascades bool) {
+	entity = s[0].item.Text(table.AttrParentID)
+	return entity, entity != "" && s[0].item.Flag(table.AttrCascade)
 }
 
 var (
@@ -42,8 +60,8 @@ var (
 
 // draw asks shards at random until one gives, so many as the Limiter may. The
 // rejection that is returned promises the most. A parent gives of those limits
-// alone that it has; where it has none of them, the part is nil.
-func (l *Limiter) draw(ctx context.Context, group table.Group, demand quota.Demand, parent bool, now time.Time) (*part, error) {
+// alone that it has; where it has none of them, the side is nil.
+func (l *Limiter) draw(ctx context.Context, group table.Group, demand quota.Demand, parent bool, now time.Time) (side, error) {
 	var asked uint32 // a bit for each shard
 	var best *Rejection
 	for draws := l.draws; draws > 0; {
@@ -52,7 +70,7 @@ func (l *Limiter) draw(ctx context.Context, group table.Group, demand quota.Dema
 			break
 		}
 		asked |= 1 << shard
-		p, err := l.ask(ctx, group.At(shard), demand, parent, now)
+		gave, err := l.ask(ctx, group.At(shard), demand, parent, now)
 		var rejection *Rejection
 		switch {
 		case errors.Is(err, errNoShard):
@@ -60,7 +78,9 @@ func (l *Limiter) draw(ctx context.Context, group table.Group, demand quota.Dema
 		case errors.Is(err, errNothing):
 			return nil, nil
 		case !errors.As(err, &rejection):
-			return p, err
+			return gave, err
+		case rejection.together: // no other has what all have not
+			draws = 1
 		}
 		if draws--; best == nil || rejection.sooner(best) {
 			best = rejection
@@ -114,6 +134,7 @@ type asking struct {
 
 	tried    bool // to take free
 	bypassed bool
+	gathered side // what several shards gave; nil where the asked one did
 }
 
 func (a *asking) millis() int64 { return a.now.UnixMilli() }
@@ -124,7 +145,7 @@ const attempts = 16
 
 // ask takes a demand off one shard: at once where it can, else after what the
 // shard's item calls for.
-func (l *Limiter) ask(ctx context.Context, key table.Key, demand quota.Demand, parent bool, now time.Time) (*part, error) {
+func (l *Limiter) ask(ctx context.Context, key table.Key, demand quota.Demand, parent bool, now time.Time) (side, error) {
 	a := &asking{Limiter: l, key: key, demand: demand, parent: parent, now: now}
 	if err := a.narrow(); err != nil {
 		return nil, err
@@ -141,7 +162,10 @@ func (l *Limiter) ask(ctx context.Context, key table.Key, demand quota.Demand, p
 		return nil, ErrContended
 	}
 	a.meet(ctx, taken.Item)
-	return &part{key: key, item: taken.Item, latest: taken.Item, demand: a.demand, bypassed: a.bypassed}, nil
+	if a.gathered != nil {
+		return a.gathered, nil
+	}
+	return side{{key: key, item: taken.Item, latest: taken.Item, demand: a.demand, bypassed: a.bypassed}}, nil
 }
 
 // narrow leaves out of what a parent is asked for what it is known not to have.
@@ -261,15 +285,17 @@ func (a *asking) use(ctx context.Context, b *table.Bucket, use *quota.Use) (tabl
 }
 
 // reject is the rejection of a use, unless a stamp that would have admitted it
-// has only to be renewed.
+// has only to be renewed, or other shards may give what this one lacks.
 func (a *asking) reject(ctx context.Context, b *table.Bucket, have []quota.Shortage) (table.Taken, error) {
 	renewed, err := a.renew(ctx, b)
 	if err != nil {
 		return table.Taken{}, err
 	}
 	if renewed {
-		taken, err := a.take(ctx)
-		return taken, err
+		return a.take(ctx)
+	}
+	if gathers(b, have) {
+		return a.gather(ctx)
 	}
 	return table.Taken{}, rejection(b, have, a.millis())
 }

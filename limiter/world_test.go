@@ -76,6 +76,17 @@ func (a *asked) Use(ctx context.Context, b *table.Bucket, use *quota.Use, expire
 	return a.Client.Use(ctx, b, use, expires)
 }
 
+func (a *asked) UseAll(ctx context.Context, uses []table.Using) (bool, error) {
+	text := "use all"
+	for _, use := range uses {
+		text += fmt.Sprintf(" %d", use.Bucket.Shard)
+	}
+	if err := a.note("%s", text); err != nil {
+		return false, err
+	}
+	return a.Client.UseAll(ctx, uses)
+}
+
 func (a *asked) Settle(ctx context.Context, b *table.Bucket, corrections []quota.Correction) (table.Taken, error) {
 	if err := a.note("settle %s %d", b.Key.Entity, b.Shard); err != nil {
 		return table.Taken{}, err

@@ -44,6 +44,7 @@ type Limit struct {
 	Balance  int64 // millitokens; negative when in debt
 	Consumed int64 // total consumed, net of refunds, millitokens
 	Base     Params
+	Division Division
 	Schedule Schedule
 	Resets   Resets
 	Window   Window
@@ -139,7 +140,8 @@ func (l *Limit) GrantCount(count int, capacity int64) int {
 
 // Ceiling is the most this shard may hold of the limit, millitokens: what its
 // grant covers (and an operator added) for a quota, its share for a dripping
-// limit, everything for the write meter.
+// limit, or everything where that is replicated, and everything for the write
+// meter.
 func (l *Limit) Ceiling(count int, capacity int64) int64 {
 	switch l.Kind() {
 	case Meter:
@@ -147,7 +149,7 @@ func (l *Limit) Ceiling(count int, capacity int64) int64 {
 	case Calendar, Session:
 		return Share(capacity, l.GrantCount(count, capacity)) + l.TopUp
 	default:
-		return Share(capacity, count)
+		return l.part(capacity, count)
 	}
 }
 

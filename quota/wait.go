@@ -50,7 +50,7 @@ const (
 // Where a schedule turns thousands of times before the amount is there, the
 // time is how far the search came.
 func (b *Bucket) admits(l *Limit, amount, now int64) (at int64, ok bool) {
-	start, most := b.useTime(now), Share(l.Schedule.most(l.Base), b.Count)
+	start, most := b.useTime(now), l.part(l.Schedule.most(l.Base), b.Count)
 	from := start
 	for range maxStretches {
 		if b.gives(l, amount, from) {
@@ -107,7 +107,7 @@ func (l *Limit) nextTurn(amount, refilled, from int64) (turn int64, ok bool) {
 // dripped to an amount, if its parameters stay what they are at that instant.
 func (b *Bucket) dripsTo(l *Limit, amount, from int64) (at int64, ok bool) {
 	params, err := l.Effective(from)
-	if err != nil || l.Kind() != Dripping || amount > Share(params.Capacity, b.Count) {
+	if err != nil || l.Kind() != Dripping || amount > l.part(params.Capacity, b.Count) {
 		return 0, false
 	}
 	at, ok = dripsBy(amount-l.Balance, Share(params.Refill, b.Count), params.Period, b.Refilled)

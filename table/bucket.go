@@ -48,6 +48,7 @@ const (
 	FieldGrant    Field = "gc"
 	FieldTopUp    Field = "tu"
 	FieldSoft     Field = "soft"
+	FieldDivision Field = "div"
 
 	FieldResetCount Field = "rn" // how many resets an operator made
 )
@@ -205,8 +206,9 @@ func (r *reader) limit(name string) (limit quota.Limit, broken error) {
 			Refill:   r.natural(at(FieldRefill), quota.MaxAmount),
 			Period:   r.natural(at(FieldPeriod), quota.MaxTime),
 		},
-		TopUp: r.natural(at(FieldTopUp), quota.MaxAmount),
-		Soft:  r.soft(at(FieldSoft)),
+		TopUp:    r.natural(at(FieldTopUp), quota.MaxAmount),
+		Soft:     r.soft(at(FieldSoft)),
+		Division: r.division(at(FieldDivision)),
 
 		ResetCount: r.natural(at(FieldResetCount), quota.MaxAmount),
 	}
@@ -276,6 +278,19 @@ func (r *reader) string(name string) string {
 		return ""
 	}
 	return text.Value
+}
+
+// division reads how a limit is divided. What says none that is known is kept as
+// it is; a value that is no string is as good.
+func (r *reader) division(name string) quota.Division {
+	switch value := r.item[name].(type) {
+	case nil:
+		return quota.Divided
+	case *types.AttributeValueMemberS:
+		return quota.ParseDivision(value.Value)
+	default:
+		return "not a string"
+	}
 }
 
 // soft reads until when a limit is soft. The stamp is a time; a plain true,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/shardquota/shardquota/quota"
 )
@@ -45,6 +46,12 @@ type Client interface {
 	// expiry, which it must then still have; 0 leaves it.
 	Use(ctx context.Context, bucket *Bucket, use *quota.Use, expires int64) (Taken, error)
 
+	// UseAll MUST write several uses, of different buckets, each as Use does, in
+	// one transaction: all of them or none. That others write to the buckets at
+	// the same time is none. A transaction that had landed is recognised when its
+	// answer was lost and it is sent again by the table's own client.
+	UseAll(ctx context.Context, uses []Using) (applied bool, err error)
+
 	// Settle MUST make all corrections in one atomic update if and only if the
 	// bucket exists and, where one of them lifts a balance, the time of the last
 	// pass, the shard count, the valid-until and, where the bucket is Retermed,
@@ -81,6 +88,11 @@ type Client interface {
 	// Find returns the keys of buckets from an index, which may lag behind, in any
 	// order.
 	Find(ctx context.Context, scope Scope) ([]Key, error)
+
+	// FindLevels returns the keys of the items on which entities of a namespace have
+	// rules of their own for a resource, from an index, which may lag behind, in any
+	// order.
+	FindLevels(ctx context.Context, namespace, resource string) ([]ItemKey, error)
 }
 
 // Take is what a use takes of a bucket without looking at it.
@@ -115,6 +127,30 @@ func (t Taken) Bucket() (*Bucket, error) {
 		return nil, nil
 	}
 	return DecodeBucket(t.Item)
+}
+
+// Using is a use that was planned from a bucket, and what Client.Use stores as
+// its expiry, epoch seconds.
+type Using struct {
+	Bucket  *Bucket
+	Use     *quota.Use
+	Expires int64
+}
+
+// After is the bucket's item as the use leaves it where nobody else writes.
+func (u Using) After() Item {
+	b := &Bucket{Key: u.Bucket.Key, Item: u.Bucket.Item.Clone(), Bucket: u.Bucket.Bucket}
+	b.Limits = slices.Clone(b.Limits)
+	u.Use.Apply(&b.Bucket)
+	for _, take := range u.Use.Takes {
+		l := b.Limit(take.Limit)
+		l.Balance, l.Consumed = l.Balance-take.Debit, l.Consumed+take.Consumed
+	}
+	b.Fill()
+	if u.Expires != 0 && b.Item[AttrTTL] != nil {
+		b.Item[AttrTTL] = N(strconv.FormatInt(u.Expires, 10))
+	}
+	return b.Item
 }
 
 // Opened is a session window that was opened on one shard.

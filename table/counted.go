@@ -59,7 +59,7 @@ func (c Counted) Has(mark string) bool {
 func (c Counted) With(records ...Run) Counted {
 	all := append(slices.Clone(c), records...)
 	slices.SortFunc(all, func(a, b Run) int { return strings.Compare(a.First.Mark, b.First.Mark) })
-	var next Counted
+	next := all[:0] // never ahead of what is still to be read
 	for _, run := range all {
 		if last := len(next) - 1; last >= 0 && next[last].Last.meets(run.First) {
 			next[last].Last = run.Last

@@ -56,6 +56,7 @@ type Images struct {
 
 	numbers []int64 // what the pointers of buckets point to, many at once
 	grants  []int
+	limits  []quota.Limit // of buckets, many at once
 	item    scannedItem
 }
 
@@ -126,6 +127,7 @@ type scannedLimit struct {
 	has              [numberFields]bool
 	number           [numberFields]int64
 	schedule, resets []byte
+	division         quota.Division
 }
 
 // The numbers of a limit.
@@ -345,6 +347,14 @@ func (d *Images) limitAttribute(name []byte, kind byte, value []byte) bool {
 		}
 		return true
 	}
+	if string(field) == string(FieldDivision) {
+		limit := d.limit(name[:at])
+		if limit == nil || kind != 'S' {
+			return false
+		}
+		limit.division = parsedDivision(value)
+		return true
+	}
 	index := numberField(field)
 	if index < 0 {
 		return true
@@ -363,6 +373,17 @@ func (d *Images) limitAttribute(name []byte, kind byte, value []byte) bool {
 	var ok bool
 	limit.number[index], ok = number(kind, value, bounds[index][0], bounds[index][1])
 	return ok
+}
+
+// parsedDivision makes no text of what is known.
+func parsedDivision(value []byte) quota.Division {
+	switch string(value) {
+	case string(quota.Replicated):
+		return quota.Replicated
+	case string(quota.Gathered):
+		return quota.Gathered
+	}
+	return quota.ParseDivision(string(value))
 }
 
 func numberField(field []byte) int {
@@ -432,7 +453,7 @@ func (d *Images) image(text []byte) *Image {
 		image.Valid = d.point(i.valid)
 	}
 	slices.SortFunc(i.limits, func(a, b scannedLimit) int { return strings.Compare(a.name, b.name) })
-	image.Limits = make([]quota.Limit, 0, len(i.limits))
+	image.Limits = d.room(len(i.limits))
 	for at := range i.limits {
 		scanned := &i.limits[at]
 		if !scanned.has[numBalance] || !scanned.has[numCapacity] {
@@ -446,7 +467,20 @@ func (d *Images) image(text []byte) *Image {
 	if len(image.Limits) == 0 {
 		return nil
 	}
+	d.limits = d.limits[:len(d.limits)+len(image.Limits)]
+	image.Limits = slices.Clip(image.Limits) // what follows is for the next
 	return image
+}
+
+// room is an empty list of limits with room for n, of which d.limits is made to
+// hold those that are used. It makes room for ever more, since some decode but one
+// record.
+func (d *Images) room(n int) []quota.Limit {
+	if cap(d.limits)-len(d.limits) < n {
+		d.limits = make([]quota.Limit, 0, max(n, min(2*cap(d.limits), slab)))
+	}
+	at := len(d.limits)
+	return d.limits[at : at : at+n]
 }
 
 func (d *Images) key(pk []byte) (Key, bool) {
@@ -467,6 +501,7 @@ func (d *Images) fill(l *quota.Limit, s *scannedLimit) bool {
 	l.Name, l.Balance, l.Consumed = s.name, s.number[numBalance], s.number[numConsumed]
 	l.Base = quota.Params{Capacity: s.number[numCapacity], Refill: s.number[numRefill], Period: s.number[numPeriod]}
 	l.TopUp, l.Soft, l.ResetCount = s.number[numTopUp], s.number[numSoft], s.number[numResetCount]
+	l.Division = s.division
 	if s.has[numGrant] {
 		l.Grant = d.pointInt(int(s.number[numGrant]))
 	}

@@ -60,15 +60,16 @@ func ParseKey(pk string) (Key, error) {
 	if !ok || namespace == "" || strings.ContainsAny(namespace, "/#") {
 		return Key{}, fmt.Errorf("%w: no namespace before BUCKET#", ErrKey)
 	}
-	parts := strings.Split(rest, "#")
-	if len(parts) != 3 || parts[0] == "" || parts[1] == "" {
+	entity, rest, _ := strings.Cut(rest, "#")
+	resource, index, ok := strings.Cut(rest, "#")
+	if !ok || entity == "" || resource == "" || strings.Contains(index, "#") {
 		return Key{}, fmt.Errorf("%w: not entity, resource and shard", ErrKey)
 	}
-	shard, err := strconv.Atoi(parts[2])
-	if err != nil || shard < 0 || strconv.Itoa(shard) != parts[2] {
+	shard, err := strconv.Atoi(index)
+	if err != nil || shard < 0 || strconv.Itoa(shard) != index {
 		return Key{}, fmt.Errorf("%w: the shard is not an index", ErrKey)
 	}
-	return Key{Group{namespace, parts[0], parts[1]}, shard}, nil
+	return Key{Group{namespace, entity, resource}, shard}, nil
 }
 
 // Keys are a bucket item's keys, by their attributes: those of the table and of

@@ -27,7 +27,7 @@ func (b *Bucket) Terms() []Term {
 		add(name)
 	}
 	for _, field := range []Field{
-		FieldCapacity, FieldRefill, FieldPeriod, FieldSchedule, FieldResets, FieldStart, FieldLength,
+		FieldCapacity, FieldRefill, FieldPeriod, FieldSchedule, FieldResets, FieldStart, FieldLength, FieldDivision,
 	} {
 		for i := range b.Limits {
 			add(Attr(b.Limits[i].Name, field))

@@ -29,14 +29,15 @@ func (g *groups) see(batch []aggregator.Delivery, clock aggregator.Clock) {
 	}
 }
 
-// audit reads every shard of every group and draws up a row for each quota.
-func (g *groups) audit(ctx context.Context, store table.Store) ([]LedgerRow, error) {
-	var rows []LedgerRow
+// audit reads every shard of every group and draws up a row for each quota, and
+// one for each limit that is not simply divided.
+func (g *groups) audit(ctx context.Context, store table.Store) (rows []LedgerRow, spreads []SpreadRow, err error) {
 	for group := range g.seen {
 		shards, err := shardsOf(ctx, store, group)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
+		spreads = append(spreads, spreadsOf(group, shards, g.last)...)
 		for _, name := range quotas(shards) {
 			row, err := quota.Audit(name, shards, g.last)
 			if err != nil {
@@ -48,7 +49,20 @@ func (g *groups) audit(ctx context.Context, store table.Store) ([]LedgerRow, err
 	slices.SortFunc(rows, func(a, b LedgerRow) int {
 		return cmp.Or(aggregator.CompareGroups(a.Group, b.Group), cmp.Compare(a.Row.Limit, b.Row.Limit))
 	})
-	return rows, nil
+	slices.SortFunc(spreads, func(a, b SpreadRow) int {
+		return cmp.Or(aggregator.CompareGroups(a.Group, b.Group), cmp.Compare(a.Spread.Limit, b.Spread.Limit))
+	})
+	return rows, spreads, nil
+}
+
+func spreadsOf(group table.Group, shards []*quota.Bucket, now int64) []SpreadRow {
+	var rows []SpreadRow
+	for _, name := range limits(shards, func(l *quota.Limit) bool { return l.Division != quota.Divided }) {
+		if spread, ok, err := quota.SpreadOf(name, shards, now); ok && err == nil {
+			rows = append(rows, SpreadRow{group, spread})
+		}
+	}
+	return rows
 }
 
 func shardsOf(ctx context.Context, store table.Store, group table.Group) ([]*quota.Bucket, error) {
@@ -68,12 +82,15 @@ func shardsOf(ctx context.Context, store table.Store, group table.Group) ([]*quo
 	return shards, nil
 }
 
-func quotas(shards []*quota.Bucket) []string {
+func quotas(shards []*quota.Bucket) []string { return limits(shards, (*quota.Limit).IsQuota) }
+
+// limits are the names of the limits of some kind, sorted.
+func limits(shards []*quota.Bucket, of func(*quota.Limit) bool) []string {
 	var names []string
 	for _, b := range shards {
 		for i := range b.Limits {
 			limit := &b.Limits[i]
-			if limit.IsQuota() && !slices.Contains(names, limit.Name) {
+			if of(limit) && !slices.Contains(names, limit.Name) {
 				names = append(names, limit.Name)
 			}
 		}

@@ -235,9 +235,10 @@ func (r *Replay) clock() aggregator.Clock {
 // record by the replay's clock.
 func (r *Replay) Now() int64 { return r.groups.last }
 
-// close draws up the ledger of every quota that the recording touched.
+// close draws up the ledger of every quota that the recording touched, and how
+// the limits stand that are not simply divided.
 func (r *Replay) close(ctx context.Context) error {
-	ledger, err := r.groups.audit(ctx, r.Aggregator.Store)
-	r.report.Ledger = ledger
+	var err error
+	r.report.Ledger, r.report.Divisions, err = r.groups.audit(ctx, r.Aggregator.Store)
 	return err
 }

@@ -30,6 +30,7 @@ type Report struct {
 	Created    []aggregator.Creation
 	Declined   []aggregator.Decline
 	Ledger     []LedgerRow
+	Divisions  []SpreadRow
 }
 
 // UsageTotal is what a replay added to one usage item.
@@ -42,6 +43,12 @@ type UsageTotal struct {
 type LedgerRow struct {
 	Group table.Group
 	quota.Row
+}
+
+// SpreadRow is how a limit that says a division is divided at the end of a replay.
+type SpreadRow struct {
+	Group table.Group
+	quota.Spread
 }
 
 func newReport(dry bool) *Report {
@@ -118,6 +125,7 @@ type (
 		Created    []jsonCreation  `json:"created"`
 		Declined   []jsonDecline   `json:"declined"`
 		Ledger     []jsonLedgerRow `json:"ledger"`
+		Divisions  []jsonDivision  `json:"divisions"`
 	}
 	jsonGroup struct {
 		Namespace string `json:"namespace"`
@@ -177,6 +185,16 @@ type (
 		TopUp     int64  `json:"topup"` // what an operator added on top of the capacity
 		Conserved bool   `json:"conserved"`
 	}
+	jsonDivision struct {
+		jsonGroup
+		Limit    string `json:"limit"`
+		Division string `json:"division"`
+		Ignored  bool   `json:"ignored"` // it is divided nevertheless
+		Shards   int    `json:"shards"`
+		Capacity int64  `json:"capacity"`
+		Most     int64  `json:"most"` // that one use can ask for
+		Held     int64  `json:"held"`
+	}
 )
 
 // WriteJSON writes the report as one JSON object.
@@ -202,6 +220,9 @@ func (r *Report) WriteJSON(w io.Writer, name Naming) error {
 		}),
 		Ledger: each(r.Ledger, func(x LedgerRow) jsonLedgerRow {
 			return jsonLedgerRow{groupOf(x.Group, name), x.Limit, x.Capacity, x.Held, x.Granted, x.Grantable, x.TopUp, x.Conserved}
+		}),
+		Divisions: each(r.Divisions, func(x SpreadRow) jsonDivision {
+			return jsonDivision{groupOf(x.Group, name), x.Limit, x.Division.String(), x.Ignored, x.Shards, x.Capacity, x.Most, x.Held}
 		}),
 	}
 	encoder := json.NewEncoder(w)

@@ -23,6 +23,7 @@ func (r *Report) WriteText(w io.Writer, name Naming) error {
 	t.writes(r)
 	t.shards(r)
 	t.ledger(r)
+	t.divisions(r)
 	return t.out.Flush()
 }
 
@@ -155,5 +156,22 @@ func (t *text) ledger(r *Report) {
 		}
 		t.line("  %s\t%s\t%s\t%s\t%s\t%s\t%s", t.bucket(x.Group), x.Limit, table.Tokens(x.Capacity),
 			table.Tokens(x.Granted), table.Tokens(x.Grantable), table.Tokens(x.Held), verdict)
+	}
+}
+
+// divisions says how limits are divided that are not simply divided.
+func (t *text) divisions(r *Report) {
+	if len(r.Divisions) == 0 {
+		return
+	}
+	t.heading("Divisions, in tokens")
+	t.line("  \tlimit\tdivision\tcapacity\tshards\tmost of one use\theld")
+	for _, x := range r.Divisions {
+		division := x.Division.String()
+		if x.Ignored {
+			division += ", IGNORED: it is divided"
+		}
+		t.line("  %s\t%s\t%s\t%s\t%d\t%s\t%s", t.bucket(x.Group), x.Limit, division, table.Tokens(x.Capacity),
+			x.Shards, table.Tokens(x.Most), table.Tokens(x.Held))
 	}
 }

@@ -26,6 +26,16 @@ type batchItemFailure struct {
 	ItemIdentifier string `json:"itemIdentifier"`
 }
 
+// Invoke implements lambda.Handler, which spares the library to check and copy an
+// event of megabytes before it is looked at.
+func (h *handler) Invoke(ctx context.Context, event []byte) ([]byte, error) {
+	answer, err := h.handle(ctx, event)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(answer)
+}
+
 // handle processes one event. An event that is no batch at all is an error,
 // which makes Lambda try it again and in the end keep it.
 func (h *handler) handle(ctx context.Context, event json.RawMessage) (response, error) {

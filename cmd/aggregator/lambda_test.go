@@ -40,8 +40,10 @@ func TestMain(m *testing.M) {
 }
 
 // build builds the function as it is deployed: see `make build`.
-func build(goarch, path string) error {
-	command := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "lambda.norpc", "-ldflags", "-s -w", "-o", path, ".")
+func build(goarch, path string) error { return buildPackage(goarch, path, ".") }
+
+func buildPackage(goarch, path, name string) error {
+	command := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "lambda.norpc", "-ldflags", "-s -w", "-o", path, name)
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+goarch)
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build for %s: %w\n%s", goarch, err, output)

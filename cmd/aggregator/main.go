@@ -31,7 +31,7 @@ func main() {
 		log.Error("cannot start", "reason", err.Error())
 		os.Exit(1)
 	}
-	lambda.Start(h.handle)
+	lambda.Start(h)
 }
 
 func environment() map[string]string {

@@ -42,14 +42,21 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(replayCommand())
 	root.AddCommand(inspectCommand())
-	root.AddCommand(recordCommand(), runCommand(), demoCommand())
+	root.AddCommand(recordCommand(), runCommand(), demoCommand(), simulateCommand())
+	root.AddCommand(limitsCommand())
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	var exit *exit
 	switch err := root.ExecuteContext(ctx); {
 	case err == nil:
 		return exitFine
+	case errors.As(err, &exit):
+		if exit.cause != nil {
+			fmt.Fprintf(stderr, "shardquota: %v\n", err)
+		}
+		return exit.code
 	case errors.Is(err, errUnsound), errors.Is(err, errLost):
 		fmt.Fprintf(stderr, "shardquota: %v\n", err)
 		return exitUnsound

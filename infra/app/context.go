@@ -31,6 +31,7 @@ type choices struct {
 	tableArn, streamArn        string
 	key, hashKey, topic, email string
 	tags                       map[string]string
+	limits                     infra.Limits
 }
 
 // setting is one context key: what it sets, from its text.
@@ -49,6 +50,9 @@ func (c *choices) settings() []setting {
 		{"alarmTopicArn", text(&c.topic)},
 		{"expectTraffic", yesNo(&c.ExpectTraffic)},
 		{"namespaceTag", text(&c.NamespaceTag)},
+		{"limits", text(&c.limits.File)},
+		{"limitsNamespace", text(&c.limits.Namespace)},
+		{"limitsRetain", yesNo(&c.limits.Retain)},
 		{"tableArn", text(&c.tableArn)},
 		{"streamArn", text(&c.streamArn)},
 		{"tableName", text(&t.Name)},
@@ -155,6 +159,12 @@ func (c *choices) props(stack awscdk.Stack) (*infra.Props, error) {
 		if c.key != "" && props.Table.Encryption == infra.CustomerManaged {
 			props.Table.Key, props.Table.Encryption = nil, "" // are the existing table's
 		}
+	}
+	switch {
+	case c.limits.File != "":
+		props.Limits = &c.limits
+	case c.limits.Namespace != "" || c.limits.Retain:
+		return nil, fmt.Errorf("context %slimitsNamespace and %slimitsRetain are nothing without %slimits", prefix, prefix, prefix)
 	}
 	if c.hashKey != "" {
 		props.Function.HashKey = awssecretsmanager.Secret_FromSecretCompleteArn(stack, jsii.String("HashKey"), &c.hashKey)

@@ -40,6 +40,7 @@ func TestEveryChoice(t *testing.T) {
 		"noRecovery": "true", "disposable": "true", "encryption": "AWS_MANAGED", "keyArn": "arn:key", "x86": "true", "memoryMB": "3", "timeoutSeconds": "4",
 		"reservedConcurrency": "5", "tracing": "true", "logRetention": "ONE_WEEK", "logLevel": "DEBUG", "windows": "hourly,monthly", "usageDays": "6",
 		"concurrency": "7", "hashKeySecretArn": "arn:secret", "paused": "true", "batchSize": "8", "windowSeconds": "9", "parallel": "10", "retries": "11",
+		"limits": "limits.yaml", "limitsNamespace": "team", "limitsRetain": "true",
 		"maxAgeHours": "12", "keepDays": 13, // a number, as cdk.json may hold one
 	}).Node())
 	if err != nil {
@@ -58,7 +59,7 @@ func TestEveryChoice(t *testing.T) {
 			Mapping: infra.MappingProps{Paused: true, BatchSize: 8, WindowSeconds: 9, Parallel: 10, Retries: 11, MaxAgeHours: 12, KeepDays: 13},
 		},
 		stackName: "Limits", tableArn: "arn:table", streamArn: "arn:stream", key: "arn:key", hashKey: "arn:secret", topic: "arn:topic", email: "a@b.c",
-		tags: map[string]string{"team": "billing", "stage": "a=b"},
+		tags: map[string]string{"team": "billing", "stage": "a=b"}, limits: infra.Limits{File: "limits.yaml", Namespace: "team", Retain: true},
 	}
 	if got, want := written(t, *c), written(t, want); got != want {
 		t.Errorf("read\n%s\nnot\n%s", got, want)
@@ -67,7 +68,7 @@ func TestEveryChoice(t *testing.T) {
 
 func written(t *testing.T, c choices) string {
 	t.Helper()
-	text, err := json.MarshalIndent([]any{c.Props, c.stackName, c.tableArn, c.streamArn, c.key, c.hashKey, c.topic, c.email, c.tags}, "", " ")
+	text, err := json.MarshalIndent([]any{c.Props, c.stackName, c.tableArn, c.streamArn, c.key, c.hashKey, c.topic, c.email, c.tags, c.limits}, "", " ")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,6 +93,8 @@ func TestWrongContext(t *testing.T) {
 		"out of range":   {map[string]any{"parallel": "11"}, "Mapping.Parallel is 11, not within 1 and 10"},
 		"half a table":   {map[string]any{"tableArn": "arn:aws:dynamodb:eu-west-1:111122223333:table/t"}, "go together"},
 		"two ways":       {map[string]any{"alarmEmail": "a@b.c", "alarmTopicArn": "arn:aws:sns:eu-west-1:111122223333:t"}, "exclude each other"},
+		"no manifest":    {map[string]any{"limits": "nowhere.yaml"}, "the file Limits.File: open nowhere.yaml: no such file"},
+		"no limits":      {map[string]any{"limitsRetain": "true"}, "are nothing without shardquota:limits"},
 		"table and more": {map[string]any{"tableArn": "arn:t", "streamArn": "arn:t/stream/1", "projection": "KEYS_ONLY"}, "the properties of Table have no effect"},
 	} {
 		err := build(withContext(c.context))
@@ -110,6 +113,7 @@ func stack(t *testing.T, context map[string]any) assertions.Template {
 		t.Fatal(err)
 	}
 	c.Function.Code = awslambda.Code_FromAsset(jsii.String("../testdata/function"), nil)
+	c.limits.Code = c.Function.Code
 	stack, err := c.addStack(app)
 	if err != nil {
 		t.Fatal(err)
@@ -141,6 +145,17 @@ func TestStack(t *testing.T) {
 				"Effect": "Deny", "Condition": map[string]any{"Bool": map[string]any{"aws:SecureTransport": "false"}},
 			})}),
 		}})
+	})
+}
+
+// Limits of a file are declared with the stack.
+func TestStackWithLimits(t *testing.T) {
+	made := stack(t, map[string]any{"limits": "../../cmd/limits/testdata/limits.yaml", "limitsNamespace": "team", "limitsRetain": "true"})
+	holds(t, func() {
+		made.HasResource(jsii.String("Custom::ShardQuotaLimits"), map[string]any{
+			"Properties":     map[string]any{"File": "limits.yaml", "Namespace": "team"},
+			"DeletionPolicy": "Retain",
+		})
 	})
 }
 

@@ -1,14 +1,19 @@
 """moto, an AWS in one process, for TestDeploy.
 
-It prints its endpoint once it serves and ends when standard input does, which
-it does when the test is gone, even killed. What moto 5.2.5 lacks to create the
+It prints its endpoint once it serves, and then a line for each call of a function
+that the test is to make. It ends when standard input does, which it does when
+the test is gone, even killed. What moto 5.2.5 lacks to create the
 stack, or does otherwise than AWS so that nothing could be tested, is mended
 below; what it merely ignores is left as it is.
 """
 
+import json
 import sys
 
-from moto.awslambda.models import EventSourceMapping, LambdaBackend
+from moto import settings
+from moto.awslambda.models import EventSourceMapping, LambdaBackend, LambdaFunction
+from moto.awslambda.utils import get_backend
+from moto.cloudformation.custom_model import CustomModel
 from moto.cloudwatch.models import cloudwatch_backends
 from moto.cloudwatch.utils import make_arn_for_alarm
 from moto.core.common_models import CloudFormationModel
@@ -79,7 +84,42 @@ EventSourceMapping.get_cfn_attribute = mapping_attribute
 LambdaBackend.send_dynamodb_items = lambda self, function_arn, items, source: None
 
 
+
+events = {}  # the last one of each custom resource, by logical id
+
+
+def ask_for_call(function, body, *_):
+    """Has the test call a function, which moto would do in Docker."""
+    code = "%s/%s" % (function.code["S3Bucket"], function.code["S3Key"])
+    event = json.loads(body)
+    events[event["LogicalResourceId"]] = event
+    print(json.dumps({"Code": code, "Environment": function.environment_vars, "Event": event}), flush=True)
+    return ""
+
+
+def update_custom(original_resource, new_resource_name, cloudformation_json, account_id, region_name):
+    """Has a custom resource updated, which moto leaves out."""
+    new = cloudformation_json["Properties"]
+    before = events[original_resource.logical_id]
+    event = dict(
+        before,
+        RequestType="Update",
+        PhysicalResourceId=original_resource.physical_resource_id,
+        ResourceProperties=new,
+        OldResourceProperties=before["ResourceProperties"],
+    )
+    get_backend(account_id, region_name).get_function(new["ServiceToken"]).invoke(json.dumps(event))
+    return original_resource
+
+
+LambdaFunction.invoke = ask_for_call
+CustomModel.update_from_cloudformation_json = staticmethod(update_custom)
+
 server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
 server.start()
-print("http://%s:%d" % server.get_host_and_port(), flush=True)
+host, port = server.get_host_and_port()
+# Where custom resources answer, which moto thinks is seen from a container.
+settings.moto_server_host = lambda: "http://" + host
+settings.moto_server_port = lambda: str(port)
+print("http://%s:%d" % (host, port), flush=True)
 sys.stdin.read()

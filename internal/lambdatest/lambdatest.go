@@ -171,6 +171,21 @@ func (f *Function) Stop() {
 	<-f.exited
 }
 
+// PeakMemory is the most memory that the process has had at once, in bytes.
+func (f *Function) PeakMemory() int64 {
+	f.t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", f.process.Process.Pid))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	var kilobytes int64
+	if _, err := fmt.Sscanf(rest, "%d kB", &kilobytes); err != nil {
+		f.t.Fatalf("peak memory: %v", err)
+	}
+	return kilobytes << 10
+}
+
 // Stdout is what the function has printed so far, its metrics.
 func (f *Function) Stdout() []byte { return f.printed(f.stdout) }
 

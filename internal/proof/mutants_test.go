@@ -46,6 +46,7 @@ type unruly struct {
 
 	take   func(t *memory.Client, key table.Key, take table.Take) (table.Taken, error)
 	use    func(t *memory.Client, b *table.Bucket, use *quota.Use) (table.Taken, error)
+	useAll func(t *memory.Client, uses []table.Using) (bool, error)
 	settle func(t *memory.Client, b *table.Bucket, corrections []quota.Correction) (table.Taken, error)
 	tell   func(t *memory.Client, key table.Key, window table.Opened) (bool, error)
 }
@@ -303,7 +304,7 @@ var mutants = []mutant{
 // Each rule is needed: without it some order is found to be wrong.
 func TestMutants(t *testing.T) {
 	table, stories := "", ""
-	for _, m := range slices.Concat(mutants, limiterMutants) {
+	for _, m := range slices.Concat(mutants, limiterMutants, gatherMutants) {
 		r := scenarioOf(t, m.in).search(m, explore.Options{})
 		if r.Wrong == "" || !strings.Contains(r.Wrong, m.says) {
 			t.Errorf("%s: not found in %d schedules: %s", m.name, r.Schedules, story(r))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/shardquota/shardquota/internal/explore"
 	"github.com/shardquota/shardquota/quota"
@@ -56,6 +57,29 @@ func (r *requests) Use(ctx context.Context, b *table.Bucket, use *quota.Use, exp
 		}
 		return taken, err
 	})
+}
+
+func (r *requests) UseAll(ctx context.Context, uses []table.Using) (applied bool, err error) {
+	var own error
+	err = r.request(func() explore.Digest {
+		w := r.w.of(uses[0].Bucket.Key.Group)
+		applied, own = w.table.UseAll(ctx, uses)
+		digest := explore.Digest(0).Add(flag(applied))
+		var texts []string
+		for _, u := range uses {
+			before, after := w.wrote(u.Bucket.Shard)
+			digest = digest.Add(uint64(w.shards[u.Bucket.Shard].digest))
+			texts = append(texts, fmt.Sprintf("%s of %s at %d (%s)", takes(u.Use), shardName(u.Bucket.Key), u.Use.Count, changes(u.Use.Pass)))
+			if applied {
+				passed := untaken(after, u.Use)
+				w.books.passed(u.Bucket, before, passed, u.Use.Pass)
+				w.books.took(r.user, passed, after, u.Use.Refilled)
+			}
+		}
+		r.say("gathers %s, %s", strings.Join(texts, " and "), outcome(applied))
+		return digest
+	})
+	return pick(applied, own, err)
 }
 
 // untaken is a bucket as a use's pass alone would have left it.
@@ -172,6 +196,16 @@ func (r *requests) Find(ctx context.Context, scope table.Scope) (keys []table.Ke
 			d = d.Text(key.PK())
 		}
 		return d
+	})
+	return pick(keys, own, err)
+}
+
+func (r *requests) FindLevels(ctx context.Context, namespace, resource string) (keys []table.ItemKey, err error) {
+	var own error
+	err = r.request(func() explore.Digest {
+		keys, own = r.w.table.FindLevels(ctx, namespace, resource)
+		r.say("finds %d levels", len(keys))
+		return explore.Digest(uint64(len(keys)))
 	})
 	return pick(keys, own, err)
 }

@@ -24,6 +24,7 @@ type scenario struct {
 var scenarios = [][]scenario{
 	shardScenarios, edgeScenarios, windowScenarios, operatorScenarios, usageScenarios,
 	limiterScenarios, limiterEdgeScenarios, limiterWindowScenarios, limiterOperatorScenarios, limiterCascadeScenarios,
+	gatherScenarios,
 	tornScenarios(firstFirst, "in order"), tornScenarios(lastFirst, "in reverse order"),
 }
 

@@ -31,6 +31,14 @@ func (l limited) Use(ctx context.Context, b *table.Bucket, use *quota.Use, expir
 	return l.client.Use(ctx, b, use, expires)
 }
 
+// UseAll implements table.Client.
+func (l limited) UseAll(ctx context.Context, uses []table.Using) (bool, error) {
+	for _, use := range uses {
+		defer l.observe(use.Bucket.Key)
+	}
+	return l.client.UseAll(ctx, uses)
+}
+
 // Settle implements table.Client.
 func (l limited) Settle(ctx context.Context, b *table.Bucket, corrections []quota.Correction) (table.Taken, error) {
 	defer l.observe(b.Key)
@@ -74,6 +82,11 @@ func (l limited) Items(ctx context.Context, keys []table.ItemKey) ([]table.Item,
 // Find implements table.Client.
 func (l limited) Find(ctx context.Context, scope table.Scope) ([]table.Key, error) {
 	return l.client.Find(ctx, scope)
+}
+
+// FindLevels implements table.Client.
+func (l limited) FindLevels(ctx context.Context, namespace, resource string) ([]table.ItemKey, error) {
+	return l.client.FindLevels(ctx, namespace, resource)
 }
 
 // observeItem observes an item that may be a bucket.

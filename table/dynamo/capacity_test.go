@@ -121,6 +121,7 @@ func TestWriteUnits(t *testing.T) {
 
 		"take":             {"GSI2 1, table 1, total 2", "table 1, total 1"},
 		"use":              {"GSI2 1, table 1, total 2", "table 1, total 1"},
+		"use several":      {"GSI2 2, table 4, total 6", "table 4, total 4"}, // two: a transaction costs twice
 		"settle":           {"GSI2 1, table 1, total 2", "table 1, total 1"},
 		"tell of a window": {"GSI2 1, table 1, total 2", "table 1, total 1"},
 		"amend":            {"GSI2 1, table 1, total 2", "table 1, total 1"},

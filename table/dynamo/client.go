@@ -102,6 +102,45 @@ func useExpression(bucket *table.Bucket, use *quota.Use, expires int64) *express
 	return e
 }
 
+// UseAll implements table.Client. The SDK gives each call a token of its own: one
+// made of what is written would take another client's equal use for this one.
+func (c *Client) UseAll(ctx context.Context, uses []table.Using) (bool, error) {
+	const operation = "use several"
+	var items []types.TransactWriteItem
+	var hidden secrets
+	for _, use := range uses {
+		e := useExpression(use.Bucket, use.Use, use.Expires)
+		if err := e.fits(); err != nil {
+			return false, fmt.Errorf("%s: %w", operation, err)
+		}
+		items = append(items, types.TransactWriteItem{Update: c.debit(use.Bucket.Key, e)})
+		hidden = hidden.of(bucketKey(use.Bucket.Key))
+	}
+	output, err := c.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
+		TransactItems: items, ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
+	}, intact)
+	if othersWrote(err) {
+		c.meter.refused("TransactWriteItems")
+		return false, nil
+	}
+	if err != nil {
+		return false, failure(operation, err, hidden)
+	}
+	for i := range output.ConsumedCapacity {
+		c.meter.write("TransactWriteItems", &output.ConsumedCapacity[i])
+	}
+	return true, nil
+}
+
+// othersWrote reports whether a transaction was cancelled because others write to
+// its items, or have.
+func othersWrote(err error) bool {
+	var cancelled *types.TransactionCanceledException
+	return errors.As(err, &cancelled) && !slices.ContainsFunc(reasonCodes(cancelled), func(code string) bool {
+		return !slices.Contains([]string{"", "None", conditionCode, "TransactionConflict"}, code)
+	})
+}
+
 // Settle implements table.Client.
 func (c *Client) Settle(ctx context.Context, bucket *table.Bucket, corrections []quota.Correction) (table.Taken, error) {
 	return c.charge(ctx, "settle", bucket.Key, settleExpression(bucket, corrections))

@@ -29,6 +29,17 @@ func use() (*table.Bucket, *quota.Use) {
 	return b, use
 }
 
+// uses are use, and one that takes 60 of shard 1's quota.
+func uses() []table.Using {
+	b, first := use()
+	other := decode(seed()[1])
+	second, _, err := quota.PlanUse(&other.Bucket, quota.Demand{"calls": 60}, now)
+	if err != nil || second == nil {
+		panic(err)
+	}
+	return []table.Using{{Bucket: b, Use: first, Expires: 1900000000}, {Bucket: other, Use: second}}
+}
+
 // another is an item of an entity that has none yet.
 func another() table.Item { return bucket(3, 4, "77") }
 
@@ -47,6 +58,7 @@ var clientCalls = []call{
 		b, use := use()
 		return c.Use(ctx, b, use, 1900000000)
 	}},
+	{"use several", "TransactWriteItems", func(ctx context.Context, c *dynamo.Client) (any, error) { return c.UseAll(ctx, uses()) }},
 	{"settle", "UpdateItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
 		return c.Settle(ctx, decode(seed()[1]), []quota.Correction{
 			{Limit: "calls", Consumed: -500, Balance: 500, Max: new(int64(1500))}, {Limit: "wcu", Consumed: 1000, Balance: -1000},
@@ -117,12 +129,29 @@ var clientSites = []site{
 			t.Errorf("still there: %v", item)
 		}
 	}},
+	{method: "UseAll", operation: "TransactWriteItems", do: clientCall("use several"), again: func(t *testing.T, _ any, items raw) {
+		numbers(t, items, group.At(0).PK(), table.StateSK, map[string]string{"b_calls_tk": "5000"})
+		numbers(t, items, group.At(1).PK(), table.StateSK, map[string]string{"b_calls_tk": "40"})
+	}},
 	{method: "readItems", operation: "BatchGetItem", do: clientCall("read items")},
 	{method: "Find", operation: "Query", do: clientCall("find buckets")},
 }
 
 // refusals are the faults by which the service has done nothing for sure.
 var refusals = []faultproxy.Fault{faultproxy.Throughput, faultproxy.Throttled, faultproxy.RequestLimit, faultproxy.Conflict}
+
+// A transaction that others' writes to its items were in the way of has done
+// nothing, and the caller looks at the items again.
+func TestAConflictIsAnAnswer(t *testing.T) {
+	w := newWire(t)
+	before := w.dump(t)
+	w.spoil("UseAll", faultproxy.CancelledConflict, 1)
+	applied, err := w.client(attempts).UseAll(t.Context(), uses())
+	if applied || err != nil || w.requests("UseAll") != 1 {
+		t.Errorf("%d requests: %v, %v", w.requests("UseAll"), applied, err)
+	}
+	same(t, "afterwards", w.dump(t), before)
+}
 
 // What takes something off a balance and cannot be recognised is never made
 // again unless the first try is known not to have landed.

@@ -37,15 +37,42 @@ func (e *expression) render() text {
 	return *e.rendered
 }
 
+// usual is how many names and values an expression is made with room for.
+const usual = 16
+
+// aliases are the first ones of a kind, which nearly all expressions do with, so
+// that a batch of thousands of updates does not make each of them anew.
+type aliases struct {
+	kind  string
+	first [2 * usual]string
+}
+
+var nameAliases, valueAliases = newAliases("#"), newAliases(":")
+
+func newAliases(kind string) *aliases {
+	a := &aliases{kind: kind}
+	for n := range a.first {
+		a.first[n] = kind + strconv.Itoa(n)
+	}
+	return a
+}
+
+func (a *aliases) of(n int) string {
+	if n < len(a.first) {
+		return a.first[n]
+	}
+	return a.kind + strconv.Itoa(n)
+}
+
 func newExpression() *expression {
-	return &expression{names: map[string]string{}, aliases: map[string]string{}}
+	return &expression{names: make(map[string]string, usual), aliases: make(map[string]string, usual)}
 }
 
 // name returns the alias of an attribute.
 func (e *expression) name(attribute string) string {
 	alias, ok := e.aliases[attribute]
 	if !ok {
-		alias = "#" + strconv.Itoa(len(e.names))
+		alias = nameAliases.of(len(e.names))
 		e.names[alias], e.aliases[attribute] = attribute, alias
 	}
 	return alias
@@ -54,9 +81,9 @@ func (e *expression) name(attribute string) string {
 // value returns a new alias for a value.
 func (e *expression) value(value types.AttributeValue) string {
 	if e.values == nil {
-		e.values = table.Item{}
+		e.values = make(table.Item, usual)
 	}
-	alias := ":" + strconv.Itoa(len(e.values))
+	alias := valueAliases.of(len(e.values))
 	e.values[alias] = value
 	return alias
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/aws/aws-sdk-go-v2/feature/dynamodb/attributevalue"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/shardquota/shardquota/table"
@@ -37,7 +36,7 @@ func tokenOf(items []types.TransactWriteItem) (string, error) {
 type part struct {
 	Table, Update, Condition *string
 	Names                    map[string]string
-	Item, Key, Values        any
+	Item, Key, Values        json.RawMessage
 }
 
 func contents(item types.TransactWriteItem) (p part, err error) {
@@ -64,14 +63,5 @@ func contents(item types.TransactWriteItem) (p part, err error) {
 	return p, err
 }
 
-// ordered turns an item into what encoding/json writes with sorted names; the
-// service's own encoding keeps no order.
-func ordered(item table.Item) (any, error) {
-	text, err := attributevalue.MarshalMapJSON(item)
-	if err != nil {
-		return nil, err
-	}
-	var value any
-	err = json.Unmarshal(text, &value)
-	return value, err
-}
+// ordered is an item with its names in order; the SDK's own text keeps none.
+func ordered(item table.Item) (json.RawMessage, error) { return table.FormatItem(item) }

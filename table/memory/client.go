@@ -111,25 +111,54 @@ func charge(item table.Item, limit string, consumed, balance int64) error {
 // Use implements table.Client.
 func (c *Client) Use(ctx context.Context, bucket *table.Bucket, use *quota.Use, expires int64) (table.Taken, error) {
 	return c.write(ctx, "use", bucketKey(bucket.Key), func(stored table.Item) (table.Item, error) {
-		expiring := expires != 0 && bucket.Item[table.AttrTTL] != nil
-		if stored == nil || !passHolds(image(stored), bucket, use.Pass) || !useHolds(image(stored), use) ||
-			expiring && !image(stored).has(table.AttrTTL) {
-			return nil, nil
+		return used(stored, table.Using{Bucket: bucket, Use: use, Expires: expires})
+	})
+}
+
+// UseAll implements table.Client.
+func (c *Client) UseAll(ctx context.Context, uses []table.Using) (bool, error) {
+	var keys []itemKey
+	for _, use := range uses {
+		keys = append(keys, bucketKey(use.Bucket.Key))
+	}
+	if err := c.fetch(ctx, keys...); err != nil {
+		return false, fmt.Errorf("use several: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	items := make([]table.Item, len(uses))
+	for i, use := range uses {
+		var err error
+		if items[i], err = used(c.items[keys[i]], use); items[i] == nil || err != nil {
+			return false, err
 		}
-		item, err := passed(stored, use.Pass)
-		if err != nil {
+	}
+	for i, item := range items {
+		c.set(keys[i], item)
+	}
+	return true, nil
+}
+
+// used is an item after a use, nil where that does not hold.
+func used(stored table.Item, u table.Using) (table.Item, error) {
+	expiring := u.Expires != 0 && u.Bucket.Item[table.AttrTTL] != nil
+	if stored == nil || !passHolds(image(stored), u.Bucket, u.Use.Pass) || !useHolds(image(stored), u.Use) ||
+		expiring && !image(stored).has(table.AttrTTL) {
+		return nil, nil
+	}
+	item, err := passed(stored, u.Use.Pass)
+	if err != nil {
+		return nil, err
+	}
+	for _, take := range u.Use.Takes {
+		if err := charge(item, take.Limit, take.Consumed, -take.Debit); err != nil {
 			return nil, err
 		}
-		for _, take := range use.Takes {
-			if err := charge(item, take.Limit, take.Consumed, -take.Debit); err != nil {
-				return nil, err
-			}
-		}
-		if expiring {
-			setNumber(item, table.AttrTTL, expires)
-		}
-		return item, nil
-	})
+	}
+	if expiring {
+		setNumber(item, table.AttrTTL, u.Expires)
+	}
+	return item, nil
 }
 
 func useHolds(i image, use *quota.Use) bool {

@@ -62,13 +62,27 @@ type seeing struct {
 }
 
 func (s seeing) Find(ctx context.Context, scope table.Scope) ([]table.Key, error) {
+	if err := s.see(ctx); err != nil {
+		return nil, err
+	}
+	return s.Client.Find(ctx, scope)
+}
+
+func (s seeing) FindLevels(ctx context.Context, namespace, resource string) ([]table.ItemKey, error) {
+	if err := s.see(ctx); err != nil {
+		return nil, err
+	}
+	return s.Client.FindLevels(ctx, namespace, resource)
+}
+
+func (s seeing) see(ctx context.Context) error {
 	for _, item := range s.overlay.below.Items() {
 		pk, sk := item.Key()
 		if _, err := s.Items(ctx, []table.ItemKey{{PK: pk, SK: sk}}); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return s.Client.Find(ctx, scope)
+	return nil
 }
 
 type overlay struct {

@@ -22,12 +22,14 @@ func RunClient(t *testing.T, open OpenClient) {
 	}{
 		{"Take", takeCases},
 		{"Use", useCases},
+		{"UseAll", useAllCases},
 		{"Settle", settleCases},
 		{"Tell", tellCases},
 		{"Insert", insertCases},
 		{"Amend", amendCases},
 		{"Items", itemCases},
 		{"Find", findCases},
+		{"FindLevels", levelCases},
 		{"Race", clientRaceCases},
 		{"Errors", clientErrorCases},
 	} {
@@ -77,14 +79,16 @@ var clientErrorCases = []testCase{
 		b, c, ctx := f.put(item), f.client(), refused()
 		_, take := c.Take(ctx, first, table.Take{Amounts: map[string]int64{rpm: 1}, Now: now})
 		_, use := c.Use(ctx, b, f.plan(b, quota.Demand{rpm: 1}, now+1), 0)
+		_, useAll := c.UseAll(ctx, []table.Using{{Bucket: b, Use: f.plan(b, quota.Demand{rpm: 1}, now+1)}})
 		_, settle := c.Settle(ctx, b, []quota.Correction{{Limit: rpm, Consumed: 5, Balance: -5}})
 		_, tell := c.Tell(ctx, first, table.Opened{Limit: sess, Start: now, Length: 1000})
 		_, insert := c.Insert(ctx, bucket(group.At(1)))
 		_, amend := c.Amend(ctx, first.PK(), table.StateSK, table.Amendment{Remove: []string{"rf"}})
 		_, read := c.Items(ctx, []table.ItemKey{{PK: first.PK(), SK: table.StateSK}})
 		_, find := c.Find(ctx, table.Scope{Namespace: group.Namespace})
+		_, levels := c.FindLevels(ctx, group.Namespace, group.Resource)
 		for name, err := range map[string]error{
-			"take": take, "use": use, "settle": settle, "tell": tell, "insert": insert, "amend": amend, "items": read, "find": find,
+			"take": take, "use": use, "use all": useAll, "settle": settle, "tell": tell, "insert": insert, "amend": amend, "items": read, "find": find, "find levels": levels,
 			"replace": c.Replace(ctx, bucket(first)), "remove": c.Remove(ctx, first.PK(), table.StateSK),
 		} {
 			if !errors.Is(err, table.ErrRetry) || !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), group.Entity) {

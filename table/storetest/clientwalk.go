@@ -82,11 +82,23 @@ func (w *walk) useStep() step {
 		w.bendUse(&p)
 	}
 	expires := pick(w, int64(0), 0, 1796099999)
+	if other := w.uses[w.random.IntN(len(w.uses))]; other.bucket.Key != p.bucket.Key && w.chance(30) {
+		return w.useAllStep(table.Using{Bucket: p.bucket, Use: p.use, Expires: expires}, table.Using{Bucket: other.bucket, Use: other.use})
+	}
 	return step{"use", func(store table.Client, _ Raw) string {
 		taken, err := store.Use(w.Context(), p.bucket, p.use, expires)
 		w.count("use", taken.Applied)
 		w.count("opened", taken.Applied && len(p.use.Opens()) > 0)
 		return answer(err, taken.Item, taken.Applied)
+	}}
+}
+
+// useAllStep makes two uses at once.
+func (w *walk) useAllStep(uses ...table.Using) step {
+	return step{"use all", func(store table.Client, _ Raw) string {
+		applied, err := store.UseAll(w.Context(), uses)
+		w.count("use all", applied)
+		return answer(err, nil, applied)
 	}}
 }
 

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/shardquota/shardquota/internal/dynoxide"
+	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limiter/manifest"
+	"github.com/shardquota/shardquota/table/dynamo"
+)
+
+const exampleLimits = "../../testdata/limits.yaml"
+
+// limited is an empty table on dynoxide that limits are declared in.
+type limited struct {
+	*testing.T
+	client *dynamodb.Client
+	name   string
+}
+
+func newLimited(t *testing.T) *limited {
+	t.Helper()
+	t.Setenv("AWS_ACCESS_KEY_ID", "any")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "any")
+	t.Setenv("AWS_REGION", dynoxide.Region)
+	t.Setenv("SHARDQUOTA_HASH_KEY", "")
+	client := dynoxide.Client(t)
+	return &limited{t, client, dynoxide.NewTable(t, client)}
+}
+
+// limits runs a limits command with something at standard input.
+func (l *limited) limits(stdin, command string, args ...string) (code int, stdout, stderr string) {
+	l.Helper()
+	var out, errs bytes.Buffer
+	args = append([]string{"limits", command, "--table", l.name, "--endpoint-url", dynoxide.Start(l.T)}, args...)
+	code = run(context.Background(), args, strings.NewReader(stdin), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// fine runs a limits command that has to end well, and returns what it says.
+func (l *limited) fine(stdin, command string, args ...string) string {
+	l.Helper()
+	code, stdout, stderr := l.limits(stdin, command, args...)
+	if code != exitFine || stderr != "" {
+		l.Fatalf("%s %q: exit %d: %s", command, args, code, stderr)
+	}
+	return stdout
+}
+
+func (l *limited) items() []string { return scan(l.T, l.client, l.name) }
+
+const newPlan = `The namespace "default" is not there yet.
+
++ system
+    + rpm: 60 per minute
++ resource batch/embeddings
+    + access: disabled
++ resource claude
+    + cascade: true
+    + burst: {capacity: 50, refill: 10, period: 1s, division: replicated}
+    + calls: {capacity: 40000, resets: ["0 0 1 * *", "0 0 15 * *"], division: gathered}
+    + images: {capacity: 100, refill: 100, period: 1d, soft: true}
+    + session: {capacity: 500, window: 5h}
++ resource gpt-4
+    + rpm: {capacity: 1000, refill: 600, period: 1m}
+    + tpm: {capacity: 90000, refill: 90000, period: 1m, schedule: [{cron: "* 9-17 * * 1-5", scale: 0.5}, {cron: "* 0-5 * * *", capacity: 200000, refill: 100000, period: 30s}], zone: Europe/Berlin}
++ entity entity-1
+    + rpm: 300 per minute
++ entity entity-1, resource gpt-4
+    + calls: {capacity: 1000000, resets: ["0 0 1 * *"], zone: America/New_York}
+    + rpm: 5000 per minute
++ entity entity-2
+    + access: bypass
++ entity entity-3
+    + access: disabled
++ entity entity-3, resource claude
+    + access: enabled
+    + cascade: false
+
+9 to add, 0 to change, 0 to remove, 0 unchanged
+`
+
+// A manifest is planned, applied, applied again, exported, changed and pruned.
+func TestLimits(t *testing.T) {
+	l := newLimited(t)
+	if got := l.fine("", "plan", "-f", exampleLimits); got != newPlan {
+		t.Errorf("plan:\n%s\nwant\n%s", got, newPlan)
+	}
+	if items := l.items(); len(items) != 0 {
+		t.Errorf("a plan wrote %d items", len(items))
+	}
+	if got, want := l.fine("", "apply", "-f", exampleLimits, "--yes"), newPlan+"Applied: 9 levels\n"; got != want {
+		t.Errorf("apply:\n%s\nwant\n%s", got, want)
+	}
+	stored := l.items()
+	again := "0 to add, 0 to change, 0 to remove, 9 unchanged\n"
+	if got := l.fine("", "apply", "-f", exampleLimits, "--yes"); got != again {
+		t.Errorf("apply once more:\n%s", got)
+	}
+	exported := l.fine("", "export")
+	if got := l.fine(exported, "apply", "-f", "-", "--yes", "--prune"); got != again {
+		t.Errorf("what was exported:\n%s", got)
+	}
+	if !slices.Equal(l.items(), stored) {
+		t.Error("nothing was to change, and the table did")
+	}
+
+	changed := "system: {limits: {rpm: 90 per minute, tpm: 5 per hour}}\nentities: {acme: {limits: {rpm: 300 per minute}}}\n"
+	want := `~ system
+    ~ rpm capacity: 60 → 90
+    ~ rpm refill: 60 → 90
+    + tpm: 5 per hour
+- resource batch/embeddings
+    - access: disabled
+`
+	got := l.fine(changed, "apply", "-f", "-", "--yes", "--prune")
+	if !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "\n0 to add, 1 to change, 7 to remove, 1 unchanged\nApplied: 8 levels\n") {
+		t.Errorf("changed:\n%s", got)
+	}
+	if got, want := l.fine("", "export"), "namespace: default\nsystem:\n  limits:\n    rpm: 90 per minute\n    tpm: 5 per hour\nentities:\n  acme:\n    limits:\n      rpm: 300 per minute\n"; got != want {
+		t.Errorf("exported\n%s\nwant\n%s", got, want)
+	}
+}
+
+// Ids are shown on request alone, in the text and in the JSON.
+func TestLimitsHideIDs(t *testing.T) {
+	l := newLimited(t)
+	const secret = "sk-live-secret"
+	text := "entities:\n  " + secret + ":\n    limits:\n      rpm: 5 per minute\n"
+	for _, format := range []string{"text", "json"} {
+		if got := l.fine(text, "plan", "-f", "-", "--format", format); strings.Contains(got, secret) || !strings.Contains(got, "entity-1") {
+			t.Errorf("%s:\n%s", format, got)
+		}
+		if got := l.fine(text, "plan", "-f", "-", "--format", format, "--ids"); !strings.Contains(got, secret) {
+			t.Errorf("%s with ids:\n%s", format, got)
+		}
+	}
+	_, _, stderr := l.limits(text+"      "+secret+": {}\n", "plan", "-f", "-")
+	if want := "shardquota: standard input:5:7: a capacity is missing\n"; stderr != strings.Replace(want, "5:7", "5:23", 1) || strings.Contains(stderr, secret) {
+		t.Errorf("got %q", stderr)
+	}
+}
+
+func TestLimitsAsJSON(t *testing.T) {
+	l := newLimited(t)
+	l.fine("resources: {gpt-4: {limits: {rpm: 5 per minute}}}", "apply", "-f", "-", "--yes")
+	text := "resources:\n  gpt-4:\n    limits:\n      rpm: 8 per minute\n"
+	var report manifest.Report
+	if err := json.Unmarshal([]byte(l.fine(text, "plan", "-f", "-", "--format", "json")), &report); err != nil {
+		t.Fatal(err)
+	}
+	if report.Changed != 1 || report.Added+report.Removed+report.Unchanged != 0 || len(report.Levels) != 1 {
+		t.Fatalf("got %+v", report)
+	}
+	level := report.Levels[0]
+	if level.Change != manifest.Changed || level.Resource != "gpt-4" || level.Line != 2 || len(level.Fields) != 2 ||
+		level.Fields[0].Limit != "rpm" || level.Fields[0].Field != "capacity" || *level.Fields[0].From != "5" || *level.Fields[0].To != "8" {
+		t.Errorf("got %+v", level)
+	}
+	var made application
+	if err := json.Unmarshal([]byte(l.fine(text, "apply", "-f", "-", "--format", "json", "--yes")), &made); err != nil {
+		t.Fatal(err)
+	}
+	if made.Applied != 1 || made.Changed != 1 {
+		t.Errorf("got %+v", made)
+	}
+}
+
+// Scripts are told whether anything changes.
+func TestLimitsExitCodes(t *testing.T) {
+	l := newLimited(t)
+	const text = "system: {limits: {rpm: 5 per minute}}"
+	for _, test := range []struct {
+		name, stdin string
+		args        []string
+		want        int
+	}{
+		{"something changes", text, []string{"--detailed-exitcode"}, 2},
+		{"malformed", "system: 1", []string{"--detailed-exitcode"}, 1},
+		{"malformed, without the flag", "system: 1", nil, 2},
+		{"something changes, without the flag", text, nil, 0},
+	} {
+		if code, _, stderr := l.limits(test.stdin, "plan", append(test.args, "-f", "-")...); code != test.want || (stderr == "") != (test.stdin == text) {
+			t.Errorf("%s: exit %d, want %d; %q", test.name, code, test.want, stderr)
+		}
+	}
+	l.fine(text, "apply", "-f", "-", "--yes")
+	if code, _, _ := l.limits(text, "plan", "-f", "-", "--detailed-exitcode"); code != 0 {
+		t.Errorf("nothing changes: exit %d", code)
+	}
+}
+
+// The namespace is the flag's or the manifest's, and not two.
+func TestLimitsOfANamespace(t *testing.T) {
+	l := newLimited(t)
+	const text = "namespace: tenants\nsystem: {limits: {rpm: 5 per minute}}"
+	if code, _, stderr := l.limits(text, "plan", "-f", "-", "--namespace", "other"); code != exitUsage || stderr != "shardquota: --namespace: \"other\" is not that of the manifest, \"tenants\"\n" {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+	if code, _, stderr := l.limits("", "export"); code != exitUsage || !strings.Contains(stderr, `there is no namespace "default"`) {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+	l.fine(text, "apply", "-f", "-", "--yes")
+	file := filepath.Join(t.TempDir(), "limits.yaml")
+	l.fine("", "export", "--namespace", "tenants", "-o", file)
+	got, err := os.ReadFile(file)
+	if err != nil || string(got) != "namespace: tenants\nsystem:\n  limits:\n    rpm: 5 per minute\n" {
+		t.Errorf("exported %q, %v", got, err)
+	}
+	ns, err := limiter.New(t.Context(), dynamo.NewClient(l.client, l.name), limiter.Namespace("tenants"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if limits, err := ns.Limits(t.Context(), limiter.ForAll()); err != nil || len(limits) != 1 || limits[0].Capacity != 5 {
+		t.Errorf("stored %+v, %v", limits, err)
+	}
+}
+
+// Only a person who says yes, or --yes, changes anything.
+func TestLimitsAsk(t *testing.T) {
+	for answer, want := range map[string]bool{"yes\n": true, " yes \n": true, "yes": true, "y\n": false, "no\n": false, "\n": false, "": false} {
+		var asked strings.Builder
+		agreed, err := confirm(strings.NewReader(answer), &asked)
+		if err != nil || agreed != want || strings.Contains(asked.String(), "Nothing was changed") == want {
+			t.Errorf("%q: %v, %v, %q", answer, agreed, err, asked.String())
+		}
+	}
+	l := newLimited(t)
+	code, stdout, stderr := l.limits("", "apply", "-f", exampleLimits)
+	if code != exitUsage || stdout != "" || !strings.Contains(stderr, "there is no terminal to ask on: say --yes") {
+		t.Errorf("exit %d: %s%s", code, stdout, stderr)
+	}
+	if items := l.items(); len(items) != 0 {
+		t.Errorf("%d items were written", len(items))
+	}
+}

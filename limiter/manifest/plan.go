@@ -1,0 +1,274 @@
+package manifest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/shardquota/shardquota/limiter"
+)
+
+// Kind is what becomes of a level.
+type Kind string
+
+// The kinds of change of a level.
+const (
+	Unchanged Kind = "unchanged"
+	Added     Kind = "added"
+	Changed   Kind = "changed"
+	Removed   Kind = "removed"
+)
+
+// Change is what becomes of one level.
+type Change struct {
+	At      limiter.Level
+	Kind    Kind
+	Line    int     // of the manifest, 0 for a level that it does not name
+	Fields  []Field // what changes
+	Pending bool    // it was stored before, and perhaps not brought to all buckets
+
+	from limiter.Stored
+	to   limiter.Rules
+}
+
+// Field is one thing that a level says, before and after: its access or cascade,
+// a limit that comes or goes as a whole, or one value of a limit that stays.
+type Field struct {
+	Limit string // "" for access and cascade
+	Name  string // as in a manifest; "" for the limit as a whole
+	From  string // as in a manifest, "" where there was none
+	To    string // as in a manifest, "" where there is none any more
+}
+
+// Plan is what makes the table say what a manifest declares.
+type Plan struct {
+	Changes []Change // in the order of limiter.CompareLevels, those that are unchanged among them
+
+	limiter *limiter.Limiter
+	file    string
+}
+
+// An Option changes what a comparison covers.
+type Option func(*scope)
+
+type scope struct {
+	prune bool
+	was   *Manifest
+}
+
+// Prune removes the levels that are stored and that the manifest does not name.
+func Prune() Option { return func(s *scope) { s.prune = true } }
+
+// Was removes the levels that an earlier manifest named and this one does not; nil
+// is no manifest.
+func Was(earlier *Manifest) Option { return func(s *scope) { s.was = earlier } }
+
+// Compare returns what has to change so that the levels of the manifest are stored
+// as it declares them. It writes nothing. That the limiter works in the namespace
+// of the manifest is up to the caller.
+func Compare(ctx context.Context, l *limiter.Limiter, m *Manifest, options ...Option) (*Plan, error) {
+	var s scope
+	for _, option := range options {
+		option(&s)
+	}
+	declared := slices.Clone(m.Levels)
+	undeclared, err := s.undeclared(ctx, l, m)
+	if err != nil {
+		return nil, fmt.Errorf("compare: %w", err)
+	}
+	for _, at := range undeclared {
+		declared = append(declared, Level{At: at})
+	}
+	slices.SortFunc(declared, func(a, b Level) int { return limiter.CompareLevels(a.At, b.At) })
+	at := make([]limiter.Level, len(declared))
+	for i, level := range declared {
+		at[i] = level.At
+	}
+	stored, err := l.Stored(ctx, at...)
+	if err != nil {
+		return nil, fmt.Errorf("compare: %w", err)
+	}
+	plan := &Plan{limiter: l, file: m.Name}
+	for i, level := range declared {
+		change := compare(stored[i], level.Rules)
+		if change.Line = level.Line; level.Empty() && change.Kind == Unchanged {
+			continue // neither stored nor declared
+		}
+		plan.Changes = append(plan.Changes, change)
+	}
+	return plan, nil
+}
+
+// undeclared are the levels that go, in any order: none of the manifest's.
+func (s *scope) undeclared(ctx context.Context, l *limiter.Limiter, m *Manifest) ([]limiter.Level, error) {
+	named := map[limiter.Level]bool{}
+	for _, level := range m.Levels {
+		named[level.At] = true
+	}
+	var gone []limiter.Level
+	add := func(at limiter.Level) {
+		if !named[at] {
+			named[at] = true
+			gone = append(gone, at)
+		}
+	}
+	if s.was != nil {
+		for _, level := range s.was.Levels {
+			add(level.At)
+		}
+	}
+	if !s.prune {
+		return gone, nil
+	}
+	stored, err := l.Levels(ctx)
+	for _, level := range stored {
+		add(level.At)
+	}
+	return gone, err
+}
+
+// compare is what makes a level say something else.
+func compare(from limiter.Stored, to limiter.Rules) Change {
+	change := Change{At: from.At, Kind: Changed, Pending: from.Pending, from: from, to: to}
+	was, invalid := normal(from)
+	if from.Invalid == nil && invalid != nil {
+		was.Limits = from.Limits // that another program stored, and this one would not
+	}
+	change.Fields = rulesDiff(was, to)
+	if from.Invalid != nil {
+		change.Fields = append(change.Fields, Field{Name: "limits", From: "cannot be read: " + from.Invalid.Error()})
+	}
+	switch {
+	case len(change.Fields) == 0 && !from.Pending:
+		change.Kind = Unchanged
+	case to.Empty():
+		change.Kind = Removed
+	case was.Empty() && from.Invalid == nil:
+		change.Kind = Added
+	}
+	return change
+}
+
+// rulesDiff is what differs between what a level says and is to say.
+func rulesDiff(from, to limiter.Rules) []Field {
+	var fields []Field
+	add := func(name, from, to string) {
+		if from != to {
+			fields = append(fields, Field{Name: name, From: from, To: to})
+		}
+	}
+	add("access", accessText(from.Access), accessText(to.Access))
+	add("cascade", cascadeText(from.Cascade), cascadeText(to.Cascade))
+	limits := map[string][2]*limiter.Limit{}
+	for i, l := range from.Limits {
+		limits[l.Name] = [2]*limiter.Limit{&from.Limits[i], nil}
+	}
+	for i, l := range to.Limits {
+		limits[l.Name] = [2]*limiter.Limit{limits[l.Name][0], &to.Limits[i]}
+	}
+	for _, name := range sortedKeys(limits) {
+		fields = append(fields, limitDiff(name, limits[name][0], limits[name][1])...)
+	}
+	return fields
+}
+
+func cascadeText(cascade *bool) string {
+	if cascade == nil {
+		return ""
+	}
+	return strconv.FormatBool(*cascade)
+}
+
+// limitDiff is what differs between two limits of a name, nil for none.
+func limitDiff(name string, from, to *limiter.Limit) []Field {
+	switch {
+	case from == nil:
+		return []Field{{Limit: name, To: line(limitNode(*to))}}
+	case to == nil:
+		return []Field{{Limit: name, From: line(limitNode(*from))}}
+	}
+	values := map[string][2]string{}
+	var names []string
+	for side, l := range []*limiter.Limit{from, to} {
+		for _, field := range limitFields(*l) {
+			value, seen := values[field.name]
+			if !seen {
+				names = append(names, field.name)
+			}
+			value[side] = line(field.node)
+			values[field.name] = value
+		}
+	}
+	var fields []Field
+	for _, field := range names {
+		if value := values[field]; value[0] != value[1] {
+			fields = append(fields, Field{name, field, value[0], value[1]})
+		}
+	}
+	return fields
+}
+
+// Empty reports whether nothing changes.
+func (p *Plan) Empty() bool { return p.Count(Unchanged) == len(p.Changes) }
+
+// Count is how many levels a kind of change is for.
+func (p *Plan) Count(kind Kind) int {
+	n := 0
+	for _, c := range p.Changes {
+		if c.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// Apply makes the changes, level by level in the plan's order, each in one write
+// that is brought to live buckets before the next. It ends at the first that
+// fails, with an *ApplyError. A level that is no longer stored as it was compared
+// is left alone: that error wraps limiter.ErrStale, and comparing again shows what
+// is there. One that was stored and not brought to all buckets is Pending in the
+// next plan. An empty plan writes nothing.
+func (p *Plan) Apply(ctx context.Context) error {
+	var done []Change
+	for i, change := range p.Changes {
+		if change.Kind == Unchanged {
+			continue
+		}
+		if err := p.limiter.Replace(ctx, change.from, change.to); err != nil {
+			left := slices.DeleteFunc(slices.Clone(p.Changes[i+1:]), func(c Change) bool { return c.Kind == Unchanged })
+			return &ApplyError{Done: done, Failed: change, Left: left, Err: err, where: p.where(change)}
+		}
+		done = append(done, change)
+	}
+	return nil
+}
+
+// where says which level is meant, without an entity's id.
+func (p *Plan) where(change Change) string {
+	name := discreet(change.At)
+	switch {
+	case change.Line == 0:
+		return name + ", which the manifest does not name"
+	case p.file == "":
+		return fmt.Sprintf("%s, on line %d", name, change.Line)
+	}
+	return fmt.Sprintf("%s:%d: %s", p.file, change.Line, name)
+}
+
+// ApplyError says how far a plan was applied. Its text holds no entity's id.
+type ApplyError struct {
+	Done   []Change // what was made
+	Failed Change
+	Left   []Change // what was to be made after it
+	Err    error
+
+	where string
+}
+
+func (e *ApplyError) Error() string {
+	return fmt.Sprintf("%s: %v (%d made before it, %d left)", e.where, e.Err, len(e.Done), len(e.Left))
+}
+
+// Unwrap returns why it failed.
+func (e *ApplyError) Unwrap() error { return e.Err }

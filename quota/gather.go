@@ -1,0 +1,229 @@
+package quota
+
+import (
+	"slices"
+	"sort"
+)
+
+// Piece is what one shard gives to a use that several give to.
+type Piece struct {
+	Bucket *Bucket
+	Demand Demand
+	Use    *Use
+}
+
+// PlanGather decides what the shards of a group give to a use of which the first
+// of them alone is short. What Gathers is taken off as few as it can be: off the
+// first and then off those that have most; everything else off the first alone. It is one use only where all pieces are written at once.
+//
+// Where all of them together have too little, it returns no pieces and what each
+// enforced limit has: of all shards, where it Gathers. Left out are shards that
+// are disabled, that cannot be read, and that would open a session window: two
+// windows of one use would part the shards. shards are distinct and at one count;
+// amounts are from 0 to MaxAmount. The error is one of PlanUse.
+func PlanGather(shards []*Bucket, demand Demand, now int64) ([]Piece, []Shortage, error) {
+	if err := shards[0].takes(demand); err != nil {
+		return nil, nil, err
+	}
+	able, err := ready(shards, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	pieces, enough := divide(able, demand, now)
+	if enough {
+		enough, err = plan(pieces, now)
+	}
+	if err != nil || enough {
+		return pieces, nil, err
+	}
+	have, err := shortages(able, demand, now)
+	return nil, have, err
+}
+
+// prepared is a shard and how a use at an instant finds it.
+type prepared struct {
+	*Bucket
+	after *Bucket
+}
+
+// ready brings the shards up to date that can give, the first always.
+func ready(shards []*Bucket, now int64) ([]prepared, error) {
+	var able []prepared
+	for i, b := range shards {
+		use, _, err := PlanUse(b, nil, now)
+		switch {
+		case err != nil && i == 0:
+			return nil, err
+		case err != nil, i > 0 && (b.Disabled || now < b.Bypass || len(use.Opens()) > 0):
+			continue
+		}
+		after := b.clone()
+		use.Apply(after)
+		able = append(able, prepared{b, after})
+	}
+	return able, nil
+}
+
+// divide shares a demand out. Of what is not gathered it does not look whether
+// it is enough.
+func divide(shards []prepared, demand Demand, now int64) (pieces []Piece, enough bool) {
+	pieces = make([]Piece, len(shards))
+	for i, s := range shards {
+		pieces[i] = Piece{Bucket: s.Bucket, Demand: Demand{}}
+	}
+	for name, amount := range demand {
+		if l := shards[0].Limit(name); !l.Gathers() || now < l.Soft {
+			pieces[0].Demand[name] = amount
+			continue
+		}
+		for _, i := range richest(shards, name) {
+			if given := min(amount, gives(shards[i], name)); given > 0 {
+				pieces[i].Demand[name] = given
+				amount -= given
+			}
+		}
+		if amount > 0 {
+			return nil, false
+		}
+	}
+	return slices.DeleteFunc(pieces, func(p Piece) bool { return len(p.Demand) == 0 }), true
+}
+
+// richest are the places of the shards, the first one's first, and then by what
+// they have of a limit, most first.
+func richest(shards []prepared, name string) []int {
+	places := make([]int, len(shards))
+	for i := range places {
+		places[i] = i
+	}
+	sort.SliceStable(places[1:], func(a, b int) bool { return gives(shards[places[1+a]], name) > gives(shards[places[1+b]], name) })
+	return places
+}
+
+// gives is what a shard can give of a limit, millitokens.
+func gives(shard prepared, name string) int64 {
+	if l := shard.after.Limit(name); l != nil {
+		return max(0, l.Balance)
+	}
+	return 0
+}
+
+// plan plans the use of each piece. A transaction writes each item twice.
+func plan(pieces []Piece, now int64) (enough bool, err error) {
+	for i := range pieces {
+		p := &pieces[i]
+		use, _, err := PlanUse(p.Bucket, p.Demand, now)
+		if err != nil || use == nil {
+			return false, err
+		}
+		for j := range use.Takes {
+			if take := &use.Takes[j]; take.Limit == WriteMeter && len(pieces) > 1 {
+				take.Consumed, take.Debit = 2*WriteCost, 2*WriteCost
+			}
+		}
+		p.Use = use
+	}
+	return true, nil
+}
+
+// shortages is what the enforced limits have that are asked for.
+func shortages(shards []prepared, demand Demand, now int64) ([]Shortage, error) {
+	first := shards[0]
+	use, have, err := PlanUse(first.Bucket, demand, now)
+	if err != nil || use != nil { // the first has all of what is not gathered
+		return have, err
+	}
+	for i := range have {
+		if s := &have[i]; first.Limit(s.Limit).Gathers() {
+			s.together(shards, now)
+		}
+	}
+	return have, nil
+}
+
+// together makes a shard's shortage that of all of them.
+func (s *Shortage) together(shards []prepared, now int64) {
+	var limits []holder
+	s.Available = 0
+	for _, shard := range shards {
+		if s.Available += gives(shard, s.Limit); shard.Limit(s.Limit) != nil {
+			limits = append(limits, holder{shard.Bucket, shard.Limit(s.Limit)})
+		}
+	}
+	count := shards[0].Count
+	s.Ceiling = Share(s.Capacity, count) * int64(count)
+	if s.At, s.Never = now, false; s.Short() {
+		at, ok := admitTogether(limits, s.Requested, now)
+		s.At, s.Never = at, !ok
+	}
+}
+
+// holder is a shard that holds of a limit.
+type holder struct {
+	*Bucket
+	limit *Limit
+}
+
+// have is what uses at an instant would find.
+func have(limits []holder, at int64) (sum int64) {
+	for _, g := range limits {
+		use := g.useTime(at)
+		opened := g.limit.opened(use)
+		change, _, _, err := opened.materialise(g.Bucket, 0, use)
+		if err == nil {
+			sum += max(0, g.limit.Balance+change.Delta)
+		}
+	}
+	return sum
+}
+
+// Together reports whether all shards of the bucket's count can ever hold an
+// amount of a limit together.
+func (b *Bucket) Together(limit string, amount int64) bool {
+	l := b.Limit(limit)
+	return l != nil && amount <= Share(l.Schedule.most(l.Base), b.Count)*int64(b.Count)
+}
+
+// admitTogether is Bucket.admits for all shards of a group: within each stretch
+// in which nothing turns, what they have only grows.
+func admitTogether(limits []holder, amount, now int64) (at int64, ok bool) {
+	first := limits[0]
+	if !first.Together(first.limit.Name, amount) && have(limits, now) < amount {
+		return 0, false
+	}
+	from := now
+	for range maxStretches {
+		until := from + maxAhead
+		turns := false
+		for _, g := range limits {
+			if turn, ok := g.turn(from); ok && turn < until {
+				until, turns = turn, true
+			}
+		}
+		if have(limits, until-1) >= amount {
+			after := sort.Search(int(until-1-from), func(ms int) bool { return have(limits, from+int64(ms)) >= amount })
+			return from + int64(after), true
+		}
+		if from = until; !turns || from-now > maxAhead {
+			return 0, false
+		}
+	}
+	return from, true
+}
+
+// turn is the first instant after from at which the limit's parameters change,
+// or it is restored.
+func (g holder) turn(from int64) (turn int64, ok bool) {
+	turn, ok = g.limit.Schedule.NextChange(from)
+	restore, restores := int64(0), false
+	switch g.limit.Kind() {
+	case Calendar:
+		restore, restores = g.limit.Resets.Next(from)
+	case Session:
+		restore, restores = g.limit.Window.end(from), g.limit.Window.live(from)
+	}
+	if restores && restore > from && (!ok || restore < turn) {
+		return restore, true
+	}
+	return turn, ok
+}

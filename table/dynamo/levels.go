@@ -1,0 +1,40 @@
+package dynamo
+
+import (
+	"context"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/shardquota/shardquota/table"
+)
+
+// FindLevels implements table.Client, by GSI3.
+func (c *Client) FindLevels(ctx context.Context, namespace, resource string) ([]table.ItemKey, error) {
+	var keys []table.ItemKey
+	for pages := dynamodb.NewQueryPaginator(c.client, c.levelQuery(namespace, resource)); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx, intact)
+		if err != nil {
+			return nil, failure("find levels", err, secrets{}) // no id is asked for
+		}
+		c.meter.read("Query", page.ConsumedCapacity)
+		for _, item := range page.Items {
+			pk, sk := table.Item(item).Key()
+			keys = append(keys, table.ItemKey{PK: pk, SK: sk})
+		}
+	}
+	return keys, nil
+}
+
+func (c *Client) levelQuery(namespace, resource string) *dynamodb.QueryInput {
+	return &dynamodb.QueryInput{
+		TableName: &c.table, IndexName: new("GSI3"),
+		KeyConditionExpression: new("#0 = :0 AND begins_with(#1, :1)"),
+		ProjectionExpression:   new("#2, #3"),
+		ExpressionAttributeNames: map[string]string{
+			"#0": table.AttrGSI3PK, "#1": table.AttrGSI3SK, "#2": table.AttrPK, "#3": table.AttrSK,
+		},
+		ExpressionAttributeValues: table.Item{":0": table.S(table.LevelPK(namespace, resource)), ":1": table.S(table.LevelSK)},
+		ReturnConsumedCapacity:    types.ReturnConsumedCapacityTotal,
+	}
+}
