@@ -147,13 +147,14 @@ func TestLimitsAlone(t *testing.T) {
 }
 
 func TestLimitsAsChosen(t *testing.T) {
+	text := "namespace: team\n" + manifestText(t)
 	d := synth(t, func(stack awscdk.Stack, p *infra.Props) {
 		existingTable(stack, p)
-		declaring(infra.Limits{Manifest: manifestText(t), Namespace: "team", Retain: true})(stack, p)
+		declaring(infra.Limits{Manifest: text, Retain: true})(stack, p)
 		p.Function.X86 = true
 	})
 	_, limits := d.one(t, custom.Type)
-	limits.has(t, map[string]any{"Table": "limits", "Namespace": "team", "Manifest": manifestText(t)})
+	limits.has(t, map[string]any{"Table": "limits", "Namespace": "team", "Manifest": text})
 	if limits.DeletionPolicy != "Retain" {
 		t.Errorf("deletion policy %s", limits.DeletionPolicy)
 	}

@@ -27,7 +27,7 @@ type ShardQuota struct {
 	Policies      Policies     // to attach to applications and operators
 	Alarms        []awscloudwatch.Alarm
 	Dashboard     awscloudwatch.Dashboard
-	Limits        awscdk.CustomResource // the limits in the table; nil where none are declared
+	Limits        awscdk.CustomResource // stores the declared limits, for what has to come after; nil where none are
 
 	props Props // with all defaults
 	role  awsiam.Role

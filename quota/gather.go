@@ -184,20 +184,23 @@ func (b *Bucket) Together(limit string, amount int64) bool {
 	return l != nil && amount <= Share(l.Schedule.most(l.Base), b.Count)*int64(b.Count)
 }
 
-// admitTogether is Bucket.admits for all shards of a group: within each stretch
-// in which nothing turns, what they have only grows.
+// admitTogether is Bucket.admits for all shards of a group, which have one
+// schedule: within each stretch in which nothing turns, what they have only
+// grows. It looks the less far the more shards there are.
 func admitTogether(limits []holder, amount, now int64) (at int64, ok bool) {
 	first := limits[0]
 	if !first.Together(first.limit.Name, amount) && have(limits, now) < amount {
 		return 0, false
 	}
 	from := now
-	for range maxStretches {
-		until := from + maxAhead
-		turns := false
+	for range maxStretches / len(limits) {
+		until, turns := from+maxAhead, false
+		if turn, ok := first.limit.Schedule.NextChange(from); ok && turn < until {
+			until, turns = turn, true
+		}
 		for _, g := range limits {
-			if turn, ok := g.turn(from); ok && turn < until {
-				until, turns = turn, true
+			if restore, ok := g.restore(from); ok && restore < until {
+				until, turns = restore, true
 			}
 		}
 		if have(limits, until-1) >= amount {
@@ -211,19 +214,13 @@ func admitTogether(limits []holder, amount, now int64) (at int64, ok bool) {
 	return from, true
 }
 
-// turn is the first instant after from at which the limit's parameters change,
-// or it is restored.
-func (g holder) turn(from int64) (turn int64, ok bool) {
-	turn, ok = g.limit.Schedule.NextChange(from)
-	restore, restores := int64(0), false
+// restore is the first instant after from at which the limit is restored.
+func (g holder) restore(from int64) (at int64, ok bool) {
 	switch g.limit.Kind() {
 	case Calendar:
-		restore, restores = g.limit.Resets.Next(from)
+		at, ok = g.limit.Resets.Next(from)
 	case Session:
-		restore, restores = g.limit.Window.end(from), g.limit.Window.live(from)
+		at, ok = g.limit.Window.end(from), g.limit.Window.live(from)
 	}
-	if restores && restore > from && (!ok || restore < turn) {
-		return restore, true
-	}
-	return turn, ok
+	return at, ok && at > from
 }

@@ -164,12 +164,17 @@ func (f failing) Insert(ctx context.Context, item table.Item) (bool, error) {
 	return f.Client.Insert(ctx, item)
 }
 
-// The answer says which line failed, and why, and how far the rest is.
+// The answer says which line failed, and why, and how far the rest is. What is
+// stored by then stays when CloudFormation deletes what it could not create.
 func TestLevelThatFails(t *testing.T) {
 	w := newWorld(t)
 	w.table = failing{w.table, func() error { return errors.New("throttled") }}
-	w.fails(w.ask(cfn.RequestCreate, "", properties(declared(t)), nil), "a1b2c3",
-		"limits.yaml:32: ", "throttled (3 made before it, 2 left)")
+	answer := w.ask(cfn.RequestCreate, "", properties(declared(t)), nil)
+	w.fails(answer, "a1b2c3", "limits.yaml:32: ", "throttled (3 made before it, 2 left)")
+	w.succeeds(w.ask(cfn.RequestDelete, answer.PhysicalResourceID, properties(declared(t)), nil), "a1b2c3")
+	if stored, err := w.limiter("default").Levels(t.Context()); err != nil || len(stored) != 3 {
+		t.Errorf("%d levels are stored, %v", len(stored), err)
+	}
 }
 
 // CloudFormation is answered whatever happens. What a panic says may hold

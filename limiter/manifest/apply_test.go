@@ -10,6 +10,7 @@ import (
 	"github.com/shardquota/shardquota/limiter"
 	. "github.com/shardquota/shardquota/limiter/manifest"
 	"github.com/shardquota/shardquota/table"
+	"github.com/shardquota/shardquota/table/memory"
 )
 
 const three = `
@@ -336,6 +337,11 @@ entities: {sk-live-acme: {limits: {rpm: 7 per minute}, access: enabled}}
 		}
 		if !w.compare(m, Prune()).Empty() {
 			t.Errorf("cut at %d: the next plan is not empty", cut)
+		}
+		for _, item := range w.Client.(*memory.Client).Store.Items() {
+			if pk, sk := item.Key(); item["spread_pending"] != nil {
+				t.Errorf("cut at %d: %s %s is marked still", cut, pk, sk)
+			}
 		}
 	}
 }

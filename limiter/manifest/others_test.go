@@ -30,13 +30,13 @@ func (w *world) stores(pk, sk string, attributes table.Item) {
 func TestOldItems(t *testing.T) {
 	everywhere(t, func(w *world) {
 		w.stores("ns1/SYSTEM#", "#CONFIG", table.Item{
-			"l_calls_cp": table.N("500"), "l_calls_ra": table.N("0"), "l_calls_rp": table.N("60"), "l_calls_rsched": table.S("1m0h0D1"),
+			"l_calls_cp": table.N("500"), "l_calls_ra": table.N("0"), "l_calls_rp": table.N("60"), "l_calls_rsched": table.S("1m0h0D1;m0h0w0"),
 			"l_rpm_cp": table.N("6E1"), "l_rpm_ra": table.N("60"), "l_rpm_rp": table.N("60"),
 			"on_unavailable": table.S("allow"),
 		})
 		for _, text := range []string{
-			`system: {limits: {rpm: 60 per minute, calls: {capacity: 500, resets: ["0 0 1 * *"]}}}`,
-			`system: {limits: {rpm: {capacity: 60, period: 60s, division: divided, soft: false}, calls: {capacity: 500, resets: ["0 0 1 * *"], zone: UTC}}}`,
+			`system: {limits: {rpm: 60 per minute, calls: {capacity: 500, resets: ["0 0 1 * *", "0 0 * * SUN"]}}}`,
+			`system: {limits: {rpm: {capacity: 60, period: 60s, division: divided, soft: false}, calls: {capacity: 500, resets: ["0 0 1 * *", "0 0 * * 7"], zone: UTC}}}`,
 		} {
 			plan := w.compare(w.read(text))
 			w.shows(plan, "0 to add, 0 to change, 0 to remove, 1 unchanged\n")

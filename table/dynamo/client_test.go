@@ -87,6 +87,9 @@ var clientCalls = []call{
 	{"find buckets", "Query", func(ctx context.Context, c *dynamo.Client) (any, error) {
 		return c.Find(ctx, table.Scope{Namespace: group.Namespace, Entity: entity, Resource: "gpt-4"})
 	}},
+	{"find levels", "Query", func(ctx context.Context, c *dynamo.Client) (any, error) {
+		return c.FindLevels(ctx, group.Namespace, "gpt-4")
+	}},
 }
 
 // clientCall is the call of that name.
@@ -135,6 +138,7 @@ var clientSites = []site{
 	}},
 	{method: "readItems", operation: "BatchGetItem", do: clientCall("read items")},
 	{method: "Find", operation: "Query", do: clientCall("find buckets")},
+	{method: "FindLevels", operation: "Query", do: clientCall("find levels")},
 }
 
 // refusals are the faults by which the service has done nothing for sure.

@@ -20,7 +20,7 @@ type Option struct {
 	capped   bool  // no more shards than the largest use leaves room for
 	start    start // how new shards of a replicated limit begin
 	evens    int64 // how often balances are evened out, ms; 0 is never
-	sparing  bool  // a gathered limit is gathered for what is more than a part alone
+	sparing  bool  // a limit that drips is gathered for what is more than a part alone
 	debt     bool  // what is more than a part is taken off a full shard into debt
 	aside    aside
 }
@@ -54,7 +54,7 @@ func Options() []Option {
 		{Name: "replicated empty", Says: "2: the same; a new shard begins with nothing", Drips: true, division: quota.Replicated, start: atNothing},
 		{Name: "replicated split", Says: "2: the same; a new shard begins with half of what another one holds, moved off it", Drips: true, division: quota.Replicated, start: atHalf},
 		{Name: "gathered", Says: "3: divided; what one shard is short of is taken off several in one transaction", division: quota.Gathered},
-		{Name: "gathered large", Says: "3: the same, for uses of more than a shard's part alone", division: quota.Gathered, sparing: true},
+		{Name: "gathered large", Says: "3: the same; of a limit that drips, for uses of more than a shard's part alone", division: quota.Gathered, sparing: true},
 		{Name: "whole aside", Says: "3: divided; beside it one bucket of the whole capacity for large uses, with a shard's refill", aside: whole},
 		{Name: "capped", Says: "4: divided; no more shards than the largest use leaves room for", capped: true},
 		{Name: "half aside", Says: "5: half of it divided, half in one bucket that is asked for large uses and after a shard refused", aside: half},
@@ -144,7 +144,10 @@ func (v *variant) Take(ctx context.Context, key table.Key, take table.Take) (tab
 	taken, err := v.Client.Take(ctx, key, take)
 	if v.option.sparing && !taken.Applied && taken.Item != nil {
 		b, decoding := taken.Bucket()
-		if decoding == nil && take.Amounts[limitName] <= quota.Share(b.Limit(limitName).Base.Capacity, b.Count) {
+		if decoding != nil {
+			return taken, err
+		}
+		if l := b.Limit(limitName); !l.IsQuota() && take.Amounts[limitName] <= quota.Share(l.Base.Capacity, b.Count) {
 			delete(taken.Item, table.Attr(limitName, table.FieldDivision))
 		}
 	}

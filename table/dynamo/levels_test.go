@@ -1,0 +1,40 @@
+package dynamo_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/shardquota/shardquota/table"
+	"github.com/shardquota/shardquota/table/dynamo"
+)
+
+// An answer of the index in pages is read to its end.
+func TestFindLevelsReadsAllPages(t *testing.T) {
+	answers := [][]string{{"n5/ENTITY#a", "n5/ENTITY#b"}, {}, {"n5/ENTITY#c"}}
+	page := 0
+	client := fake{query: func(input *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
+		asked := *input.IndexName + " " + text(input.ExpressionAttributeValues[":0"]) + " " + text(input.ExpressionAttributeValues[":1"])
+		if asked != "GSI3 n5/ENTITY_CONFIG#gpt-4 ENTITY#" || page > 0 && text(input.ExclusiveStartKey["PK"]) != "last" {
+			t.Errorf("page %d: asked %s after %v", page, asked, input.ExclusiveStartKey)
+		}
+		output := &dynamodb.QueryOutput{ConsumedCapacity: units(0.5)}
+		for _, pk := range answers[page] {
+			output.Items = append(output.Items, keyOf(pk, "#CONFIG#gpt-4"))
+		}
+		if page++; page < len(answers) {
+			output.LastEvaluatedKey = keyOf("last", "")
+		}
+		return output, nil
+	}}
+	store := dynamo.NewClient(client, "t")
+	got, err := store.FindLevels(t.Context(), "n5", "gpt-4")
+	want := []table.ItemKey{{PK: "n5/ENTITY#a", SK: "#CONFIG#gpt-4"}, {PK: "n5/ENTITY#b", SK: "#CONFIG#gpt-4"}, {PK: "n5/ENTITY#c", SK: "#CONFIG#gpt-4"}}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if units := store.Units(); units.Read != 1.5 || units.Requests["Query"] != 3 {
+		t.Errorf("got %+v", units)
+	}
+}
