@@ -181,9 +181,9 @@ func TestVerdict(t *testing.T) {
 		"ceiling":      {"bursty", func(r *Result) { r.Held = 1.03 }, func(v Verdict) bool { return !v.KeepsCeiling && v.Resting == 1.03 }},
 		"quota's":      {"last tenth", func(r *Result) { r.Held = 1.1 }, func(v Verdict) bool { return !v.KeepsCeiling && v.Resting == 2 }},
 		"rate":         {"hot", func(r *Result) { r.Rate = 1.03 }, func(v Verdict) bool { return !v.KeepsRate }},
-		"over":         {"steady", func(r *Result) { r.Over = 11 }, func(v Verdict) bool { return !v.KeepsTotal && v.Over == 11 }},
+		"over":         {"steady", func(r *Result) { r.Over = 51 }, func(v Verdict) bool { return !v.KeepsTotal && v.Over == 51 }},
 		"large":        {"large", func(r *Result) { r.LargeAdmitted = 3 }, func(v Verdict) bool { return !v.AdmitsLarge && v.Large == 0.75 }},
-		"over, excuse": {"steady", func(r *Result) { r.Over = 10 }, func(v Verdict) bool { return v.KeepsTotal && v.Over == 10 }},
+		"over, excuse": {"steady", func(r *Result) { r.Over = 50 }, func(v Verdict) bool { return v.KeepsTotal && v.Over == 50 }},
 		"growing":      {"hot", func(r *Result) { r.Held = 1.5 }, func(v Verdict) bool { return v.KeepsCeiling && v.Growing == 1.5 }},
 		"nothing": {"hot", func(*Result) {}, func(v Verdict) bool {
 			return v.KeepsCeiling && v.KeepsRate && v.KeepsTotal && v.AdmitsLarge && v.Tenth == 0.9 && v.Burst == 0.9 && v.Writes == 1.2 && v.Reads == 0.3

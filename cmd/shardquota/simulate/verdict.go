@@ -19,11 +19,11 @@ type Verdict struct {
 	AdmitsLarge  bool `json:"admitsLarge"` // all
 }
 
-// What is within the randomness of arrivals: of the ceiling and the rate a
-// fiftieth, and of the amounts admitted a hundredth of the capacity.
+// What is within the randomness of arrivals and draws: of the ceiling and the
+// rate a fiftieth, and of the amounts admitted a twentieth of the capacity.
 const (
 	closeTo   = 1.02
-	closeOver = 100
+	closeOver = 20
 )
 
 // Verdicts are those of all options that have met all workloads, in order.
