@@ -36,10 +36,14 @@ test: node_modules/.package-lock.json $(if $(and $(SHARDQUOTA_PYTHON),$(SHARDQUO
 	for module in $(MODULES); do (cd $$module && go test -race -timeout 20m $(if $(CI),-count=1) -skip '$(SEARCH)' ./...); done
 	go test $(if $(CI),-count=1) -v -run '$(SEARCH)' ./internal/proof | grep -vE '^ *(===|---)'
 	go test -count=1 -run '$(GATE)' ./table ./aggregator
+	go test $(if $(CI),-count=1) -run '^TestRecord$$' ./cmd/shardquota/simulate
 
 # The fast paths against the slow ones, in one run. The race detector watches each
 # byte that a fast one looks at, which takes most of the difference away.
 GATE := ^TestGate
+
+# TestRecord derives the figures of docs/adr/0016 again, which the race detector
+# would take minutes for.
 
 # One goroutine at a time moves in the search: the race detector has nothing to
 # find there, and would take most of the time.
@@ -98,10 +102,11 @@ lint: ## Check the sources: gofmt, go vet, staticcheck, govulncheck
 		echo "$$found"; exit 1
 	fi
 
-build: dist/aggregator-arm64/bootstrap dist/aggregator-amd64/bootstrap bin/shardquota ## Build the function for both processors, and the tool
+build: $(foreach f,aggregator limits,dist/$f-arm64/bootstrap dist/$f-amd64/bootstrap) bin/shardquota ## Build the functions for both processors, and the tool
 
-dist/aggregator-%/bootstrap: FORCE
-	$(SETTINGS) CGO_ENABLED=0 GOOS=linux GOARCH=$* go build $(REPRODUCIBLE) -tags lambda.norpc -o $@ ./cmd/aggregator
+# dist/aggregator-arm64/bootstrap is cmd/aggregator for arm64.
+dist/%/bootstrap: FORCE
+	$(SETTINGS) CGO_ENABLED=0 GOOS=linux GOARCH=$(lastword $(subst -, ,$*)) go build $(REPRODUCIBLE) -tags lambda.norpc -o $@ ./cmd/$(firstword $(subst -, ,$*))
 	chmod 755 $@
 
 bin/shardquota: FORCE

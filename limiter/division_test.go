@@ -43,7 +43,7 @@ func TestALargeUseOfManyShards(t *testing.T) {
 			{quota.Divided, 0, "never: 31 of 31"},
 			{quota.Divided, 7, "never: 31 of 31"},
 			{quota.Replicated, 0, "admitted"},
-			{quota.Replicated, 7, "in 2m12s: 31 of 1000"}, // made with its part: 68.75 drip at 31.25 a minute
+			{quota.Replicated, 7, "admitted"}, // made with half of what shard 0 has
 			{quota.Gathered, 0, "admitted"},
 			{quota.Gathered, 7, "admitted"},
 		} {
@@ -129,23 +129,62 @@ func TestARejectionOfAllShards(t *testing.T) {
 		w.now = w.now.Add(time.Minute)
 		w.admit(l, acme, Amounts{"tpm": 1200})
 		w.since()
-		r := w.reject(l, acme, Amounts{"tpm": 90, "rpm": 1})
+		r := w.reject(l, acme, Amounts{"tpm": 400, "rpm": 1})
 		s := r.Of("tpm")
-		eq(w, "status", fmt.Sprint(s.Available, s.Ceiling, s.Capacity, s.RetryAfter.Round(10*time.Millisecond), s.Never), "0 1200 1200 4.5s false")
+		eq(w, "status", fmt.Sprint(s.Available, s.Ceiling, s.Capacity, s.RetryAfter.Round(10*time.Millisecond), s.Never), "0 1200 1200 20s false")
 		if asked := w.since(); len(asked) != 3 || !strings.HasPrefix(asked[0], "take") {
 			w.Errorf("asked more than one shard of what all do not have: %q", asked)
 		}
 		w.now = w.now.Add(s.RetryAfter - time.Millisecond)
-		eq(w, "a millisecond before", w.reject(l, acme, Amounts{"tpm": 90}).Of("tpm").Available, 89)
+		eq(w, "a millisecond before", w.reject(l, acme, Amounts{"tpm": 400}).Of("tpm").Available, 399)
+		// What a shard can hold waits for one shard, as it does where all is divided.
+		eq(w, "small", w.reject(l, acme, Amounts{"tpm": 300}).Of("tpm").Available, 100)
 		w.now = w.now.Add(time.Millisecond)
-		w.admit(l, acme, Amounts{"tpm": 90})
+		w.admit(l, acme, Amounts{"tpm": 400})
 		r = w.reject(l, acme, Amounts{"tpm": 1201})
 		eq(w, "more than there ever is", r.Impossible(), true)
 		if want := "over limits of gpt-4: tpm: 1201 is more than all 4 shards can ever hold: 1200 now"; r.Error() != want {
 			w.Errorf("%q, not %q", r.Error(), want)
 		}
 		// One that is divided beside it stays what it is.
-		eq(w, "too much of rpm", w.reject(l, acme, Amounts{"tpm": 90, "rpm": 2}).Impossible(), true)
+		eq(w, "too much of rpm", w.reject(l, acme, Amounts{"tpm": 400, "rpm": 2}).Impossible(), true)
+	})
+}
+
+// Who is out of tokens asks most: for a second nobody reads all shards again for
+// more than they had. Less than that is still looked for, and one shard that has
+// it all gives it in a plain use.
+func TestShardsThatAreShortAreRemembered(t *testing.T) {
+	everywhere(t, func(w *world) {
+		l := w.limiter(Limits("", divided(Quota("calls", 1000, "0 0 * * *"), quota.Gathered)), Repeatable(func(n int) int { return 1 % n }))
+		w.split(l, 4, Amounts{"calls": 0})
+		for shard := range 4 {
+			w.amendShard(acme, shard)
+		}
+		w.admit(l, acme, Amounts{"calls": 800}) // leaves 30 on shard 0
+		read := []string{"take sk-live-acme 1", "read sk-live-acme 0", "raise sk-live-acme to 4"}
+		for _, c := range []struct {
+			after  time.Duration
+			amount int64
+			want   string
+			asks   []string
+		}{
+			{0, 31, "30 of 31", read},
+			{0, 32, "0 of 32", read[:1]}, // on shard 1 alone
+			{999 * time.Millisecond, 31, "0 of 31", read[:1]},
+			{0, 7, "", append(read[:3:3], "use sk-live-acme 0")},
+			{time.Millisecond, 31, "23 of 31", read},
+		} {
+			w.now = w.now.Add(c.after)
+			w.since()
+			if c.want == "" {
+				w.admit(l, acme, Amounts{"calls": c.amount})
+			} else {
+				s := w.reject(l, acme, Amounts{"calls": c.amount}).Of("calls")
+				eq(w, "available", fmt.Sprintf("%d of %d", s.Available, s.Requested), c.want)
+			}
+			w.asks(c.asks...)
+		}
 	})
 }
 
@@ -236,6 +275,6 @@ func TestADivisionIsChanged(t *testing.T) {
 		w.noError(err)
 		eq(w, "stored", limits[0].Division, quota.Gathered)
 		w.admit(l, acme, Amounts{"tpm": 750})
-		eq(w, "gathered", w.reject(l, acme, Amounts{"tpm": 1}).Of("tpm").Ceiling, 1000)
+		eq(w, "gathered", w.reject(l, acme, Amounts{"tpm": 251}).Of("tpm").Ceiling, 1000)
 	})
 }

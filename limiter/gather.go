@@ -4,17 +4,45 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
 
-// gathers reports whether other shards may give what a bucket lacks: all that it
-// lacks is of limits that are gathered, and it has siblings.
-func gathers(b *table.Bucket, have []quota.Shortage) bool {
+// gathers reports whether other shards may give what a bucket lacks: it has
+// siblings, and all that it lacks is of limits that are gathered. One that drips is
+// for what is more than a shard can hold alone: shards that run dry all have some
+// crumbs, and collecting them costs more writes than the uses that wait.
+func (a *asking) gathers(b *table.Bucket, have []quota.Shortage) bool {
 	return b.Count > 1 && !slices.ContainsFunc(have, func(s quota.Shortage) bool {
-		return s.Short() && !b.Limit(s.Limit).Gathers()
+		l := b.Limit(s.Limit)
+		return s.Short() && (!l.Gathers() || !l.IsQuota() && s.Requested <= s.Ceiling || a.knownShort(s))
 	})
+}
+
+// shortFor is how long it is remembered that the shards of a group have too little
+// of a quota together: who is out of tokens asks most.
+const shortFor = time.Second
+
+// knownShort reports whether all shards had less than is asked for a moment ago. A
+// shard that can never hold so much cannot say when they will.
+func (a *asking) knownShort(s quota.Shortage) bool {
+	seen, _ := a.seen.Peek(a.key.Group)
+	had, ok := seen.had[s.Limit]
+	return ok && a.millis() < seen.until && had < s.Requested && !s.Never
+}
+
+// rememberShort keeps what all shards had of what is gathered.
+func (a *asking) rememberShort(b *table.Bucket, have []quota.Shortage) {
+	seen, _ := a.seen.Peek(a.key.Group)
+	seen.had, seen.until = map[string]int64{}, a.now.Add(shortFor).UnixMilli()
+	for _, s := range have {
+		if b.Limit(s.Limit).Gathers() {
+			seen.had[s.Limit] = s.Available
+		}
+	}
+	a.seen.Add(a.key.Group, seen)
 }
 
 // gather takes a use off several shards in one transaction. It reads them all,
@@ -48,6 +76,7 @@ func (a *asking) gather(ctx context.Context) (table.Taken, error) {
 			}
 			continue
 		case pieces == nil:
+			a.rememberShort(shards[0], have)
 			r := rejection(shards[0], have, a.millis())
 			r.together = true
 			return table.Taken{}, r
@@ -123,6 +152,14 @@ func (a *asking) useAll(ctx context.Context, shards []*table.Bucket, pieces []qu
 	for _, piece := range pieces {
 		at := slices.IndexFunc(shards, func(b *table.Bucket) bool { return &b.Bucket == piece.Bucket })
 		uses = append(uses, table.Using{Bucket: shards[at], Use: piece.Use, Expires: expiry(piece.Bucket, a.millis())})
+	}
+	if len(uses) == 1 {
+		only := uses[0]
+		taken, err := a.table.Use(ctx, only.Bucket, only.Use, only.Expires)
+		if taken.Applied {
+			a.gathered = side{{key: only.Bucket.Key, item: taken.Item, latest: taken.Item, demand: pieces[0].Demand}}
+		}
+		return taken, err
 	}
 	applied, err := a.table.UseAll(ctx, uses)
 	if !applied || err != nil {

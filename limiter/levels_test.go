@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"testing"
-	"time"
 
 	. "github.com/shardquota/shardquota/limiter"
 	"github.com/shardquota/shardquota/quota"
@@ -132,18 +131,6 @@ func TestReplaceReachesLiveBuckets(t *testing.T) {
 		w.admit(l, acme, Amounts{"rpm": 1})
 		w.holds(team, 0, "rpm", "8", "2")
 	})
-}
-
-// What a program keeps of a level is not what it goes by after it replaced it.
-func TestReplaceForgets(t *testing.T) {
-	w := newWorld(t)
-	l := w.limiter(ConfigCache(time.Hour))
-	for _, capacity := range []int64{10, 20} {
-		w.noError(l.Replace(t.Context(), w.stored(l, ForAll()), Rules{Limits: []Limit{PerMinute("rpm", capacity)}}))
-		entity := fmt.Sprint("entity-", capacity)
-		w.admit(l, entity, Amounts{"rpm": 1})
-		eq(w, "capacity", w.bucket(entity, 0).Limit("rpm").Base.Capacity, capacity*1000)
-	}
 }
 
 // What a level cannot say, or has come to say meanwhile, is not replaced.

@@ -16,6 +16,9 @@ type sighting struct {
 	count  int             // of its shards
 	limits map[string]bool // that its buckets have; nil while none was looked at
 	free   int64           // until when they are bypassed, epoch ms
+
+	had   map[string]int64 // what all shards had together, millitokens by limit; they had too little
+	until int64            // how long that is believed, epoch ms
 }
 
 // part is what one bucket gave to a use.
@@ -294,7 +297,7 @@ func (a *asking) reject(ctx context.Context, b *table.Bucket, have []quota.Short
 	if renewed {
 		return a.take(ctx)
 	}
-	if gathers(b, have) {
+	if a.gathers(b, have) {
 		return a.gather(ctx)
 	}
 	return table.Taken{}, rejection(b, have, a.millis())

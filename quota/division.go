@@ -8,7 +8,7 @@ type Division string
 const (
 	Divided    Division = ""           // each shard has its part of capacity and refill
 	Replicated Division = "replicated" // each shard may hold the whole capacity, and refills by its part; of a limit that drips
-	Gathered   Division = "gathered"   // divided, and a use that one shard is short of is taken off several at once
+	Gathered   Division = "gathered"   // divided, and what one shard is short of, or can never hold, is taken off several at once
 )
 
 // dividedText is how the default is named where a name is asked for.

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 )
@@ -13,8 +14,9 @@ type Piece struct {
 }
 
 // PlanGather decides what the shards of a group give to a use of which the first
-// of them alone is short. What Gathers is taken off as few as it can be: off the
-// first and then off those that have most; everything else off the first alone. It is one use only where all pieces are written at once.
+// of them alone is short. What Gathers is taken off as few as it can be, off those
+// that have most; everything else off the first alone. It is one use only where
+// all pieces are written at once.
 //
 // Where all of them together have too little, it returns no pieces and what each
 // enforced limit has: of all shards, where it Gathers. Left out are shards that
@@ -74,9 +76,14 @@ func divide(shards []prepared, demand Demand, now int64) (pieces []Piece, enough
 	for name, amount := range demand {
 		if l := shards[0].Limit(name); !l.Gathers() || now < l.Soft {
 			pieces[0].Demand[name] = amount
+		}
+	}
+	first := len(pieces[0].Demand) > 0 // it is written anyway
+	for name, amount := range demand {
+		if l := shards[0].Limit(name); !l.Gathers() || now < l.Soft {
 			continue
 		}
-		for _, i := range richest(shards, name) {
+		for _, i := range richest(shards, name, first) {
 			if given := min(amount, gives(shards[i], name)); given > 0 {
 				pieces[i].Demand[name] = given
 				amount -= given
@@ -89,14 +96,18 @@ func divide(shards []prepared, demand Demand, now int64) (pieces []Piece, enough
 	return slices.DeleteFunc(pieces, func(p Piece) bool { return len(p.Demand) == 0 }), true
 }
 
-// richest are the places of the shards, the first one's first, and then by what
-// they have of a limit, most first.
-func richest(shards []prepared, name string) []int {
+// richest are the places of the shards by what they have of a limit, most first,
+// and before all of them, if it is to be, the first one's.
+func richest(shards []prepared, name string, first bool) []int {
 	places := make([]int, len(shards))
 	for i := range places {
 		places[i] = i
 	}
-	sort.SliceStable(places[1:], func(a, b int) bool { return gives(shards[places[1+a]], name) > gives(shards[places[1+b]], name) })
+	rest := places
+	if first {
+		rest = places[1:]
+	}
+	slices.SortStableFunc(rest, func(a, b int) int { return cmp.Compare(gives(shards[b], name), gives(shards[a], name)) })
 	return places
 }
 

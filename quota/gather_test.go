@@ -47,7 +47,7 @@ func TestPlanGather(t *testing.T) {
 		demand Demand
 		want   string // pieces as shard: taken, or what is short
 	}{
-		{"the first and the richest", calls(300, 200, 900, 400), Demand{"q": 1100}, "0 300, 2 800"},
+		{"the richest", calls(300, 200, 900, 400), Demand{"q": 1100}, "2 900, 3 200"},
 		{"all of it", calls(300, 200, 900, 400), Demand{"q": 1800}, "0 300, 1 200, 2 900, 3 400"},
 		{"a millitoken too much", calls(300, 200, 900, 400), Demand{"q": 1801}, "q 1800 of 1801, at most 4000 of 4000, at +86400000"},
 		{"more than there ever is", calls(300, 200, 900, 400), Demand{"q": 4001}, "q 1800 of 4001, at most 4000 of 4000, never"},
@@ -79,7 +79,7 @@ func TestPlanGather(t *testing.T) {
 		{"windows that would be opened are not", []*Bucket{
 			shardOf(0, 2, now-1, with(session("s", 5, 4000, now-100, 2), gathered)), shardOf(1, 2, now-1, with(session("s", 900, 4000, now-2*hour, 2), gathered))},
 			Demand{"s": 900}, "s 5 of 900, at most 4000 of 4000, at +7199900"},
-		{"bypassed by the first alone", []*Bucket{bypassed(calls(300)[0], now+1), calls(0, 900)[1]}, Demand{"q": 901}, "0 300, 1 601"},
+		{"bypassed by the first alone", []*Bucket{bypassed(calls(300)[0], now+1), calls(0, 900)[1]}, Demand{"q": 901}, "0 1, 1 900"},
 	} {
 		pieces, have, err := PlanGather(c.shards, c.demand, now)
 		if err != nil {

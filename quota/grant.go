@@ -75,6 +75,9 @@ func (l *Limit) fund(params Params, siblings []*Bucket, shard, count int, now in
 	case Meter:
 		return Funding{Limit: l.Name, Source: Part, Amount: params.Capacity}
 	case Dripping:
+		if l.Replicates() {
+			return l.split(siblings, shard, count)
+		}
 		return Funding{Limit: l.Name, Source: Part, Amount: share}
 	}
 	donor := donorOf(l.Name, siblings, shard, params.Capacity, now)
@@ -89,6 +92,25 @@ func (l *Limit) fund(params Params, siblings []*Bucket, shard, count int, now in
 		Donor:  donor.Shard,
 		Guard:  guardOf(donor, given, params.Capacity, now),
 	}
+}
+
+// split funds a new shard of a replicated limit: with half of what the closest
+// shard holds of which it is a half, as each doubling halves them. Each may hold
+// the whole capacity, so that whatever a doubling gave out afresh would stay.
+func (l *Limit) split(siblings []*Bucket, shard, count int) Funding {
+	f := Funding{Limit: l.Name, Source: Move}
+	for of := count / 2; of >= 1; of /= 2 {
+		at := slices.IndexFunc(siblings, func(b *Bucket) bool { return b.Shard == shard%of && b.Shard != shard && b.Limit(l.Name) != nil })
+		if at < 0 {
+			continue
+		}
+		donor := siblings[at]
+		given := donor.Limit(l.Name)
+		f.Donor, f.Amount = donor.Shard, max(0, given.Balance/2)
+		f.Guard = Guard{Count: donor.Count, Legacy: given.Grant == nil, Grant: given.GrantCount(donor.Count, given.Base.Capacity)}
+		break
+	}
+	return f
 }
 
 // donorOf returns the current-period sibling whose grant covers the slot: the

@@ -33,6 +33,34 @@ func shards(count int, refilled int64, limits map[int]Limit) []*Bucket {
 	return buckets
 }
 
+// A new shard of a replicated limit halves what the closest shard has of which it
+// is a half, so that a doubling gives out nothing.
+func TestFundAReplicatedLimit(t *testing.T) {
+	replicated := func(balance int64) Limit {
+		return with(dripping("rpm", balance, 64_000), func(l *Limit) { l.Division = Replicated })
+	}
+	for _, c := range []struct {
+		name     string
+		siblings map[int]Limit
+		shard    int
+		want     string
+	}{
+		{"off its half", map[int]Limit{0: replicated(9000), 2: replicated(5001)}, 6, "rpm 2500 move off 2"},
+		{"that is not there yet", map[int]Limit{0: replicated(9000), 1: replicated(5001)}, 6, "rpm 4500 move off 0"},
+		{"that is in debt", map[int]Limit{0: replicated(9000), 2: replicated(-5001)}, 6, "rpm 0 move off 2"},
+		{"that lacks it", map[int]Limit{0: replicated(9000), 2: dripping("tpm", 1, 2)}, 6, "rpm 4500 move off 0"},
+		{"shard 0 made anew", map[int]Limit{4: replicated(9000)}, 0, "rpm 0 move off 0"},
+	} {
+		fundings, err := Fund(shardOf(0, 8, day, replicated(9000)), shards(8, day, c.siblings), c.shard, 8, day)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := fundings[0]; fmt.Sprintf("%s %d %s off %d", f.Limit, f.Amount, f.Source, f.Donor) != c.want {
+			t.Errorf("%s: %+v, want %s", c.name, f, c.want)
+		}
+	}
+}
+
 func TestFundOneQuota(t *testing.T) {
 	const now = day + hour
 	c := func(balance int64, grant int) Limit { return calendar("q", balance, 1000, grant) }

@@ -104,11 +104,12 @@ func earlier(event cfn.Event, p resource.Properties) *manifest.Manifest {
 }
 
 // remove takes away the levels that the resource declares. There is nothing to
-// do where its manifest cannot be read, of which nothing was stored, nor where
-// the table or the namespace is gone.
+// do where the table or the namespace is gone, nor where the manifest cannot be
+// read: a stack has to be able to go.
 func (h handler) remove(ctx context.Context, p resource.Properties) error {
 	was, err := p.Check()
 	if err != nil {
+		h.log.Warn("nothing is removed", "table", p.Table, "namespace", p.Namespace, "reason", fitting(err.Error()))
 		return nil
 	}
 	err = h.apply(ctx, cfn.RequestDelete, p, &manifest.Manifest{Namespace: was.Namespace}, was)

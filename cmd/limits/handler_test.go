@@ -59,17 +59,32 @@ func TestOtherLevelsStay(t *testing.T) {
 }
 
 // For another namespace it is another resource: CloudFormation has the old one
-// deleted once all else is done.
+// deleted once all else is done. What only the old manifest named is an operator's
+// in the new namespace.
 func TestReplacement(t *testing.T) {
 	w := newWorld(t)
-	here, there := properties(declared(t)), with(properties(declared(t)), "Namespace", "team")
+	first, second := declared(t), "system:\n  limits:\n    requests: 7 per second\n"
+	here, there := properties(first), with(properties(second), "Namespace", "team")
 	w.succeeds(w.ask(cfn.RequestCreate, "", here, nil), id)
+	if err := w.limiter("team").SetAccess(t.Context(), limiter.ForResource("search"), limiter.Disabled); err != nil {
+		t.Fatal(err)
+	}
 	w.succeeds(w.ask(cfn.RequestUpdate, id, there, here), "limits/team")
-	w.stores("default", declared(t))
-	w.stores("team", declared(t))
+	w.stores("default", first)
 	w.succeeds(w.ask(cfn.RequestDelete, id, here, nil), id)
 	w.stores("default", "")
-	w.stores("team", declared(t))
+	w.stores("team", second+"resources:\n  search:\n    access: disabled\n")
+}
+
+// A stack can go though its manifest cannot be read any more.
+func TestManifestThatCannotBeReadAnyMore(t *testing.T) {
+	w := newWorld(t)
+	w.succeeds(w.ask(cfn.RequestCreate, "", properties(declared(t)), nil), id)
+	w.succeeds(w.ask(cfn.RequestDelete, id, properties("system: ["), nil), id)
+	w.stores("default", declared(t))
+	if !strings.Contains(w.log.String(), `"msg":"nothing is removed"`) {
+		t.Errorf("the log is %s", w.log)
+	}
 }
 
 // What cannot be created gets an id whose deletion does nothing: limits that were
@@ -118,6 +133,20 @@ func TestTableThatIsGone(t *testing.T) {
 	w := worldOn(t, dynamo.NewClient(dynoxide.Client(t), dynoxide.Name()))
 	w.succeeds(w.ask(cfn.RequestDelete, id, properties(declared(t)), nil), id)
 	w.fails(w.ask(cfn.RequestCreate, "", properties(declared(t)), nil), "a1b2c3", "ResourceNotFoundException")
+}
+
+// Of a namespace that zae-limiter has deleted the limits are gone.
+func TestNamespaceThatIsGone(t *testing.T) {
+	w := newWorld(t)
+	deleted := table.Item{
+		table.AttrPK: table.S("_/SYSTEM#"), table.AttrSK: table.S("#NAMESPACE#default"),
+		"namespace_id": table.S("n1"), "status": table.S("deleted"),
+	}
+	if err := w.table.Replace(t.Context(), deleted); err != nil {
+		t.Fatal(err)
+	}
+	w.succeeds(w.ask(cfn.RequestDelete, id, properties(declared(t)), nil), id)
+	w.fails(w.ask(cfn.RequestCreate, "", properties(declared(t)), nil), "a1b2c3", `the namespace is "deleted"`)
 }
 
 // meddler changes the table once, before the first insertion.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/shardquota/shardquota/limiter"
 	"github.com/shardquota/shardquota/limiter/manifest"
 	"github.com/shardquota/shardquota/table/dynamo"
+	"github.com/shardquota/shardquota/table/memory"
 )
 
 const exampleLimits = "../../testdata/limits.yaml"
@@ -98,7 +100,7 @@ func TestLimits(t *testing.T) {
 	if items := l.items(); len(items) != 0 {
 		t.Errorf("a plan wrote %d items", len(items))
 	}
-	if got, want := l.fine("", "apply", "-f", exampleLimits, "--yes"), newPlan+"Applied: 9 levels\n"; got != want {
+	if got, want := l.fine("", "apply", "-f", exampleLimits, "--yes"), newPlan+"Levels changed: 9\n"; got != want {
 		t.Errorf("apply:\n%s\nwant\n%s", got, want)
 	}
 	stored := l.items()
@@ -123,7 +125,7 @@ func TestLimits(t *testing.T) {
     - access: disabled
 `
 	got := l.fine(changed, "apply", "-f", "-", "--yes", "--prune")
-	if !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "\n0 to add, 1 to change, 7 to remove, 1 unchanged\nApplied: 8 levels\n") {
+	if !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "\n0 to add, 1 to change, 7 to remove, 1 unchanged\nLevels changed: 8\n") {
 		t.Errorf("changed:\n%s", got)
 	}
 	if got, want := l.fine("", "export"), "namespace: default\nsystem:\n  limits:\n    rpm: 90 per minute\n    tpm: 5 per hour\nentities:\n  acme:\n    limits:\n      rpm: 300 per minute\n"; got != want {
@@ -222,6 +224,48 @@ func TestLimitsOfANamespace(t *testing.T) {
 	}
 	if limits, err := ns.Limits(t.Context(), limiter.ForAll()); err != nil || len(limits) != 1 || limits[0].Capacity != 5 {
 		t.Errorf("stored %+v, %v", limits, err)
+	}
+}
+
+// Where a plan ends early, it is said what was done and what was not, in which a
+// number stands for the entity.
+func TestLimitsCutShort(t *testing.T) {
+	l, err := limiter.New(t.Context(), memory.New().Client(), limiter.NamespaceID("ns1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const text = "system: {limits: {rpm: 5 per minute}}\nentities: {acme: {access: disabled, resources: {gpt-4: {access: enabled}}}}"
+	for format, want := range map[string]string{
+		"text": "Applied:\n  + system\nNot applied:\n  + entity entity-1\n  + entity entity-1, resource gpt-4\n",
+		"json": `"applied": 1`,
+	} {
+		m, err := manifest.Read(strings.NewReader(text), "limits.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.DeleteLimits(t.Context(), limiter.ForAll()); err != nil {
+			t.Fatal(err)
+		}
+		plan, err := manifest.Compare(t.Context(), l, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.SetAccess(t.Context(), limiter.ForEntity("acme"), limiter.Bypass); err != nil {
+			t.Fatal(err)
+		}
+		c := &compared{&limitsTable{limiter: l, id: "ns1"}, m, plan, func(string) string { return "entity-1" }}
+		f := limitsFlags{format: format}
+		var out strings.Builder
+		err = f.made(&out, c, c.make(t.Context(), nil))
+		if !errors.Is(err, limiter.ErrStale) || err.Error() != "limits.yaml:2: an entity: store limits: stored otherwise meanwhile (1 made before it, 1 left)" {
+			t.Errorf("%s: %v", format, err)
+		}
+		if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "acme") {
+			t.Errorf("%s: %s", format, out.String())
+		}
+		if err := l.SetAccess(t.Context(), limiter.ForEntity("acme"), limiter.Inherit); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

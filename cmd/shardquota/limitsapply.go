@@ -168,7 +168,7 @@ func (f *limitsFlags) made(w io.Writer, c *compared, err error) error {
 		c.list(w, "Applied", failed.Done)
 		c.list(w, "Not applied", append([]manifest.Change{failed.Failed}, failed.Left...))
 	} else if err == nil && total > 0 {
-		fmt.Fprintf(w, "Applied: %d levels\n", applied)
+		fmt.Fprintf(w, "Levels changed: %d\n", applied)
 	}
 	return err
 }

@@ -121,7 +121,7 @@ func randomManifest(t testing.TB, r *rand.Rand) *Manifest {
 // nothing then.
 func TestRandomRoundTrip(t *testing.T) {
 	kinds := map[string]int{}
-	for seed := range uint64(30) {
+	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 6))
 		w := worldOf(t, newMemory())
 		m := randomManifest(t, r)

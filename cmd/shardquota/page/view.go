@@ -225,6 +225,12 @@ func describe(t survey.Terms) string {
 	default:
 		words = append(words, fmt.Sprintf("%s, refilled by %s each %s s", tokens.Tokens(t.Capacity), tokens.Tokens(t.Refill), tokens.Tokens(t.Period)))
 	}
+	switch {
+	case t.Ignored:
+		words = append(words, t.Division+", ignored: it is divided")
+	case t.Division != "":
+		words = append(words, t.Division)
+	}
 	if t.Schedule != "" {
 		words = append(words, "schedule "+t.Schedule)
 	}

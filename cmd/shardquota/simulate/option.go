@@ -2,7 +2,7 @@ package simulate
 
 import (
 	"context"
-	"math/bits"
+	"slices"
 
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
@@ -20,7 +20,6 @@ type Option struct {
 	capped   bool  // no more shards than the largest use leaves room for
 	start    start // how new shards of a replicated limit begin
 	evens    int64 // how often balances are evened out, ms; 0 is never
-	sparing  bool  // a limit that drips is gathered for what is more than a part alone
 	debt     bool  // what is more than a part is taken off a full shard into debt
 	aside    aside
 }
@@ -29,10 +28,10 @@ type Option struct {
 type start int
 
 const (
-	atPart start = iota
+	atHalf start = iota // of what the shard has that it is split off, as the product has it
+	atPart
 	atFull
 	atNothing
-	atHalf // of what the shard has that it is split off
 )
 
 // aside is a bucket of its own beside the shards.
@@ -49,12 +48,11 @@ func Options() []Option {
 	return []Option{
 		{Name: "undivided", Says: "one shard, however hot: what all are compared with", single: true},
 		{Name: "divided", Says: "1: capacity and refill by the shard count"},
-		{Name: "replicated", Says: "2: the whole capacity on each shard, the refill divided; a new shard begins with its part", Drips: true, division: quota.Replicated},
+		{Name: "replicated", Says: "2: the whole capacity on each shard, the refill divided; a new shard begins with half of what another one holds, moved off it", Drips: true, division: quota.Replicated},
+		{Name: "replicated part", Says: "2: the same; a new shard begins with its part", Drips: true, division: quota.Replicated, start: atPart},
 		{Name: "replicated full", Says: "2: the same; a new shard begins full", Drips: true, division: quota.Replicated, start: atFull},
 		{Name: "replicated empty", Says: "2: the same; a new shard begins with nothing", Drips: true, division: quota.Replicated, start: atNothing},
-		{Name: "replicated split", Says: "2: the same; a new shard begins with half of what another one holds, moved off it", Drips: true, division: quota.Replicated, start: atHalf},
-		{Name: "gathered", Says: "3: divided; what one shard is short of is taken off several in one transaction", division: quota.Gathered},
-		{Name: "gathered large", Says: "3: the same; of a limit that drips, for uses of more than a shard's part alone", division: quota.Gathered, sparing: true},
+		{Name: "gathered", Says: "3: divided; of a quota what one shard is short of, and of a limit that drips what is more than its part, is taken off several in one transaction", division: quota.Gathered},
 		{Name: "whole aside", Says: "3: divided; beside it one bucket of the whole capacity for large uses, with a shard's refill", aside: whole},
 		{Name: "capped", Says: "4: divided; no more shards than the largest use leaves room for", capped: true},
 		{Name: "half aside", Says: "5: half of it divided, half in one bucket that is asked for large uses and after a shard refused", aside: half},
@@ -78,10 +76,9 @@ func (o *Option) most(w *Workload) int {
 type variant struct {
 	table.Client
 	option *Option
-	most   int                        // the largest shard count
-	meter  int64                      // writes a second of an item; 0 for what the product has
-	seen   map[table.Key]*table.Image // each bucket as it is
-	asked  func(*table.Key)           // is told of each write that is asked for of an item
+	most   int              // the largest shard count
+	meter  int64            // writes a second of an item; 0 for what the product has
+	asked  func(*table.Key) // is told of each write that is asked for of an item
 }
 
 // Double refuses what the option does not have.
@@ -106,52 +103,19 @@ func (v *variant) Insert(ctx context.Context, item table.Item) (bool, error) {
 
 // Create has a new shard begin as the option says.
 func (v *variant) Create(ctx context.Context, creation table.Creation) (table.CreationOutcome, error) {
-	if b := creation.Bucket; v.option.division == quota.Replicated {
+	if b := creation.Bucket; v.option.division == quota.Replicated && v.option.start != atHalf {
 		l := b.Limit(limitName)
-		switch v.option.start {
-		case atPart:
-			l.Balance = quota.Share(l.Base.Capacity, b.Count)
-		case atFull:
-			l.Balance = l.Base.Capacity
-		case atNothing:
-			l.Balance = 0
-		case atHalf:
-			move := v.split(b.Shard, b.Count)
-			creation.Moves, l.Balance = append(creation.Moves, move), move.Amount
-		}
+		l.Balance = map[start]int64{atPart: quota.Share(l.Base.Capacity, b.Count), atFull: l.Base.Capacity}[v.option.start]
+		creation.Moves = slices.DeleteFunc(creation.Moves, func(f quota.Funding) bool { return f.Limit == limitName })
 		b.Fill()
 	}
 	return v.Client.Create(ctx, creation)
 }
 
-// split is half of what the closest shard holds that a new one is split off, as a
-// move: that has its number but for the highest bit, or several.
-func (v *variant) split(shard, count int) quota.Funding {
-	donor := shard
-	for donor == shard || v.seen[group.At(donor)] == nil {
-		donor &^= 1 << (bits.Len(uint(donor)) - 1)
-	}
-	half := max(0, v.seen[group.At(donor)].Limit(limitName).Balance/2)
-	return quota.Funding{
-		Limit: limitName, Source: quota.Move, Donor: donor, Amount: half / 1000 * 1000, Guard: quota.Guard{Legacy: true, Count: count},
-	}
-}
-
-// Take hides from who has to look for more that the limit is gathered, where the
-// option does not gather so little.
+// Take implements table.Client.
 func (v *variant) Take(ctx context.Context, key table.Key, take table.Take) (table.Taken, error) {
 	v.asked(&key)
-	taken, err := v.Client.Take(ctx, key, take)
-	if v.option.sparing && !taken.Applied && taken.Item != nil {
-		b, decoding := taken.Bucket()
-		if decoding != nil {
-			return taken, err
-		}
-		if l := b.Limit(limitName); !l.IsQuota() && take.Amounts[limitName] <= quota.Share(l.Base.Capacity, b.Count) {
-			delete(taken.Item, table.Attr(limitName, table.FieldDivision))
-		}
-	}
-	return taken, err
+	return v.Client.Take(ctx, key, take)
 }
 
 // Use implements table.Client.

@@ -62,7 +62,7 @@ func newWorld(ctx context.Context, option Option, workload Workload, seed uint64
 	w.pick = w.random.IntN
 	w.stream.seen = map[table.Key]*table.Image{}
 	w.metered.Watch(func(old, new table.Item) { w.stream.write(old, new, w.now) })
-	w.table = &variant{Client: w.metered, option: &w.option, most: option.most(&workload), meter: workload.Meter, seen: w.stream.seen, asked: w.busy}
+	w.table = &variant{Client: w.metered, option: &w.option, most: option.most(&workload), meter: workload.Meter, asked: w.busy}
 	w.aggregator = &aggregator.Aggregator{Store: w.table, Concurrency: 1}
 	for range programs {
 		l, err := limiter.New(ctx, w.table, w.settings()...)

@@ -84,8 +84,10 @@ type Terms struct {
 	Refill   int64  `json:"refill"`
 	Period   int64  `json:"period"`
 	Base     int64  `json:"base_capacity"`
-	Schedule string `json:"schedule,omitempty"` // cron fields and terms, and the zone
-	Resets   string `json:"resets,omitempty"`   // cron fields, and the zone
+	Division string `json:"division,omitempty"`         // absent where it is simply divided
+	Ignored  bool   `json:"division_ignored,omitempty"` // it is divided nevertheless
+	Schedule string `json:"schedule,omitempty"`         // cron fields and terms, and the zone
+	Resets   string `json:"resets,omitempty"`           // cron fields, and the zone
 	Length   int64  `json:"window_length,omitempty"`
 	Next     *int64 `json:"next,omitempty"` // when these terms next change, or the quota is next restored
 	Broken   string `json:"broken,omitempty"`
@@ -276,6 +278,9 @@ func terms(name string, buckets []*quota.Bucket, now int64) Terms {
 	t := Terms{
 		Name: name, Kind: kinds[limit.Kind()], Base: limit.Base.Capacity,
 		Schedule: schedule(limit.Schedule), Resets: zoned(strings.Join(limit.Resets.Crons(), "; "), limit.Resets.Zone()), Length: limit.Window.Length,
+	}
+	if limit.Division != quota.Divided {
+		t.Division, t.Ignored = limit.Division.String(), limit.Misdivided()
 	}
 	params, err := limit.Effective(now)
 	if err = cmp.Or(b.Broken, err); err != nil {

@@ -113,6 +113,17 @@ func TestSchedule(t *testing.T) {
 	fixture.Eq(t, "a quota's", take(bucket(t, 0, daily(1))).Limits[0].Resets, "0 0 * * * UTC")
 }
 
+// A division is named where it is not the default, and where it is ignored.
+func TestDivision(t *testing.T) {
+	says := fixture.Attrs{"b_calls_div": "replicated", "b_rpm_div": "replicated", "b_tpm_div": "divided"}
+	s := take(bucket(t, 0, fixture.Count(4), daily(1), fixture.Drips("rpm", 0, 1_000_000), fixture.Drips("tpm", 0, 1_000_000), says))
+	var got []string
+	for i, terms := range s.Limits {
+		got = append(got, fmt.Sprint(terms.Name, " ", terms.Division, " ", terms.Ignored, " ", s.Shards[0].Limits[i].Ceiling))
+	}
+	fixture.Eq(t, "divisions", strings.Join(got, ", "), "calls replicated true 1000000, rpm replicated false 1000000, tpm  false 250000")
+}
+
 // The write meter is at the level of the moment.
 func TestMeter(t *testing.T) {
 	s := take(bucket(t, 0, daily(1), fixture.Refilled(fixture.Noon+59_900), fixture.Attrs{"b_wcu_tk": 100_000}))

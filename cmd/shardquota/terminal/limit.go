@@ -45,6 +45,12 @@ func (p *picture) terms(t survey.Terms) string {
 	default:
 		text = fmt.Sprintf("%s, refilled by %s each %s", amount(t.Capacity), amount(t.Refill), ago(t.Period))
 	}
+	if t.Division != "" {
+		text += ", " + clean(t.Division)
+	}
+	if t.Ignored {
+		text += bad.Render(" (ignored: it is divided)")
+	}
 	if t.Schedule != "" {
 		text += fmt.Sprintf("\n  schedule %s", clean(t.Schedule))
 		if t.Base != t.Capacity {

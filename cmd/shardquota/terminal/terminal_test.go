@@ -30,12 +30,13 @@ const minute = 60 * fixture.Second
 // terminal none holds an escape sequence.
 func TestDrawings(t *testing.T) {
 	for name, s := range map[string]*survey.Survey{
-		"walk":    walked(t),
-		"trouble": trouble(t),
-		"windows": windows(t),
-		"many":    many(t),
-		"drips":   drips(t),
-		"readme":  sample(t),
+		"walk":      walked(t),
+		"trouble":   trouble(t),
+		"windows":   windows(t),
+		"many":      many(t),
+		"drips":     drips(t),
+		"divisions": divisions(t),
+		"readme":    sample(t),
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer
@@ -214,6 +215,18 @@ func drips(t testing.TB) *survey.Survey {
 	return take(t, fixture.Noon, nil, fixture.Bucket(fixture.Acme.At(0),
 		fixture.Drips("rpm", 400_000, 1_000_000), fixture.Attrs{"b_rpm_sched": "1h9-17w1-5s500", "sched_tz": "America/New_York"},
 		fixture.Drips("tpm", 90_000_000, 90_000_000), fixture.Attrs{"b_tpm_soft": fixture.Noon + fixture.Hour}))
+}
+
+// divisions are limits that are not simply divided, one of which cannot be.
+func divisions(t testing.TB) *survey.Survey {
+	at := fixture.Acme.At
+	says := fixture.Attrs{"b_rpm_div": "replicated", "b_calls_div": "gathered", "b_wrong_div": "replicated"}
+	var items []table.Item
+	for shard := range 2 {
+		items = append(items, fixture.Bucket(at(shard), fixture.Count(2), fixture.Drips("rpm", 800_000, 1_000_000),
+			fixture.Daily("calls", 400_000, 1_000_000, 2), fixture.Daily("wrong", 500_000, 1_000_000, 2), says))
+	}
+	return take(t, fixture.Noon, nil, items...)
 }
 
 // sample is a quota on 4 shards, one of which was not used yet.
