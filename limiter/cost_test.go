@@ -16,6 +16,7 @@ import (
 
 	"github.com/shardquota/shardquota/internal/dynoxide"
 	. "github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/dynamo"
 )
@@ -159,7 +160,8 @@ func newPriced(t *testing.T, options ...dynamo.TableOption) *priced {
 	var err error
 	p.Limiter, err = New(t.Context(), p.store, NamespaceID("ns1"),
 		Clock(func() time.Time { return p.now }), Repeatable(func(n int) int { return min(p.shard, n-1) }),
-		Limits("", PerMinute("rpm", 60), Quota("calls", 1000, "0 0 * * *")), Limits("chat", Session("calls", 1000, time.Hour)))
+		Limits("", PerMinute("rpm", 60), Quota("calls", 1000, "0 0 * * *")), Limits("chat", Session("calls", 1000, time.Hour)),
+		Limits("batch", divided(Quota("calls", 1000, "0 0 * * *"), quota.Gathered)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,6 +175,15 @@ func (p *priced) use(entity, resource string, amounts Amounts) *Lease {
 		p.Fatal(err)
 	}
 	return lease
+}
+
+// rejected asks acme's batches for what they have not.
+func (p *priced) rejected(amounts Amounts) {
+	p.Helper()
+	var rejection *Rejection
+	if _, err := p.Acquire(p.Context(), "acme", "batch", amounts); !errors.As(err, &rejection) {
+		p.Error(err)
+	}
 }
 
 func (p *priced) fine(err error) {
@@ -251,6 +262,29 @@ var operations = []struct {
 	}, [2]string{
 		"1 UpdateItem: GSI2 1, table 1",
 		"1 UpdateItem: table 1",
+	}},
+	{"gathered use, of 2 shards of 4", func(p *priced) func() {
+		p.shards("acme", "batch", Amounts{"calls": 1}, 4)
+		return func() { p.use("acme", "batch", Amounts{"calls": 400}) }
+	}, [2]string{
+		"1 BatchGetItem, 1 GetItem, 1 TransactWriteItems, 1 UpdateItem, 1 refused: GSI2 2, read 5, table 4",
+		"1 BatchGetItem, 1 GetItem, 1 TransactWriteItems, 1 UpdateItem, 1 refused: read 5, table 4",
+	}},
+	{"rejection of what is gathered, from 4 shards", func(p *priced) func() {
+		p.shards("acme", "batch", Amounts{"calls": 1}, 4)
+		return func() { p.rejected(Amounts{"calls": 1000}) }
+	}, [2]string{
+		"1 BatchGetItem, 1 GetItem, 1 UpdateItem, 1 refused: read 5",
+		"1 BatchGetItem, 1 GetItem, 1 UpdateItem, 1 refused: read 5",
+	}},
+	{"the same within a second", func(p *priced) func() {
+		p.shards("acme", "batch", Amounts{"calls": 1}, 4)
+		p.use("acme", "batch", Amounts{"calls": 990})
+		p.rejected(Amounts{"calls": 20})
+		return func() { p.rejected(Amounts{"calls": 20}) }
+	}, [2]string{
+		"1 UpdateItem, 1 refused: nothing",
+		"1 UpdateItem, 1 refused: nothing",
 	}},
 	{"first use of another shard", func(p *priced) func() {
 		p.use("acme", "gpt-4", Amounts{"rpm": 1, "calls": 1})

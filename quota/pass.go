@@ -113,6 +113,7 @@ func materialise(b *Bucket, demand Demand, now int64) (pass *Pass, ceilings []in
 		Refilled:       max(now, b.Refilled),
 		ExpectRefilled: b.Refilled,
 		ExpectValid:    b.Valid,
+		Changes:        make([]Change, 0, len(b.Limits)),
 	}
 	ceilings = make([]int64, len(b.Limits))
 	for i := range b.Limits {

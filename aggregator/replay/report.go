@@ -125,7 +125,7 @@ type (
 		Created    []jsonCreation  `json:"created"`
 		Declined   []jsonDecline   `json:"declined"`
 		Ledger     []jsonLedgerRow `json:"ledger"`
-		Divisions  []jsonDivision  `json:"divisions"`
+		Divisions  []jsonDivision  `json:"divisions,omitempty"` // of limits that say one
 	}
 	jsonGroup struct {
 		Namespace string `json:"namespace"`

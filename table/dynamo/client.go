@@ -311,6 +311,7 @@ func (c *Client) Find(ctx context.Context, scope table.Scope) ([]table.Key, erro
 		if err != nil {
 			return nil, failure("find buckets", err, hidden)
 		}
+		hidden = hidden.of(page.LastEvaluatedKey) // which the next page is asked for by
 		c.meter.read("Query", page.ConsumedCapacity)
 		for _, item := range page.Items {
 			pk, sk := table.Item(item).Key()

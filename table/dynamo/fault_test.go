@@ -146,6 +146,9 @@ func TestErrorsHoldNothingThatWasSent(t *testing.T) {
 		keys[name] = group.At(shard).PK()
 	}
 	for _, call := range calls {
+		if call.name == "find levels" { // which sends an id from its second page on: TestFindLevelsHidesIDs
+			continue
+		}
 		quoting := "1 validation error detected: Value '{PK=" + cmp.Or(keys[call.name], group.At(0).PK()) + ", parent_id=" + parent +
 			"}' at 'key' of " + entity + " failed to satisfy constraint"
 		store := dynamo.NewClient(answering(http.StatusBadRequest, service("ValidationException", quoting)), "t")

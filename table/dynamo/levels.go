@@ -11,12 +11,15 @@ import (
 
 // FindLevels implements table.Client, by GSI3.
 func (c *Client) FindLevels(ctx context.Context, namespace, resource string) ([]table.ItemKey, error) {
+	input := c.levelQuery(namespace, resource)
+	hidden := secrets{}.of(input.ExpressionAttributeValues)
 	var keys []table.ItemKey
-	for pages := dynamodb.NewQueryPaginator(c.client, c.levelQuery(namespace, resource)); pages.HasMorePages(); {
+	for pages := dynamodb.NewQueryPaginator(c.client, input); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx, intact)
 		if err != nil {
-			return nil, failure("find levels", err, secrets{}) // no id is asked for
+			return nil, failure("find levels", err, hidden)
 		}
+		hidden = hidden.of(page.LastEvaluatedKey) // which the next page is asked for by
 		c.meter.read("Query", page.ConsumedCapacity)
 		for _, item := range page.Items {
 			pk, sk := table.Item(item).Key()

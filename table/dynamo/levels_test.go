@@ -2,9 +2,11 @@ package dynamo_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/smithy-go"
 
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/dynamo"
@@ -36,5 +38,21 @@ func TestFindLevelsReadsAllPages(t *testing.T) {
 	}
 	if units := store.Units(); units.Read != 1.5 || units.Requests["Query"] != 3 {
 		t.Errorf("got %+v", units)
+	}
+}
+
+// The key that a page begins after is sent, and holds an id.
+func TestFindLevelsHidesIDs(t *testing.T) {
+	client := fake{query: func(input *dynamodb.QueryInput) (*dynamodb.QueryOutput, error) {
+		if input.ExclusiveStartKey == nil {
+			return &dynamodb.QueryOutput{LastEvaluatedKey: table.Item{
+				"PK": table.S("n5/ENTITY#" + entity), "SK": table.S("#CONFIG#gpt-4"), "GSI3SK": table.S("ENTITY#" + entity),
+			}}, nil
+		}
+		return nil, &smithy.GenericAPIError{Code: "ValidationException", Message: "n5/ENTITY#" + entity + " of " + entity + " in n5/ENTITY_CONFIG#gpt-4"}
+	}}
+	_, err := dynamo.NewClient(client, "t").FindLevels(t.Context(), "n5", "gpt-4")
+	if err == nil || !strings.Contains(err.Error(), "ValidationException: *** of *** in ***") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -121,7 +121,7 @@ func TestDivision(t *testing.T) {
 	for i, terms := range s.Limits {
 		got = append(got, fmt.Sprint(terms.Name, " ", terms.Division, " ", terms.Ignored, " ", s.Shards[0].Limits[i].Ceiling))
 	}
-	fixture.Eq(t, "divisions", strings.Join(got, ", "), "calls replicated true 1000000, rpm replicated false 1000000, tpm  false 250000")
+	fixture.Eq(t, "divisions", strings.Join(got, ", "), "calls replicated true 8000000, rpm replicated false 1000000, tpm  false 250000")
 }
 
 // The write meter is at the level of the moment.
