@@ -27,7 +27,7 @@ func (q *ShardQuota) graphs() []graph {
 	}
 	return []graph{
 		{"Consumption: records and what they were counted into",
-			metrics{q.own("Records", sum), q.own("UsageWrites", sum)}, metrics{q.own("Duplicates", sum), q.own("Rejected", sum)}},
+			metrics{q.own("Records", sum), q.own("UsageWrites", sum)}, metrics{q.own("Duplicates", sum), q.own("Rejected", sum), q.own("DivisionsIgnored", sum)}},
 		{"Lag behind the stream", metrics{q.lambda("IteratorAge", highest)}, metrics{q.own("IteratorAge", highest)}},
 		{"Doublings and shards", metrics{q.own("Doublings", sum), q.own("ShardsCreated", sum), q.own("ShardsRaised", sum)}, nil},
 		{"Shards declined, by reason", reasons, nil},
