@@ -244,16 +244,6 @@ func (l *Limiter) restated(read Stored, rules Rules) table.Item {
 	return to
 }
 
-func setAccess(item table.Item, access Access) {
-	delete(item, table.AttrDisabled)
-	switch access {
-	case Enabled, Disabled:
-		item[table.AttrDisabled] = &types.AttributeValueMemberBOOL{Value: access == Disabled}
-	case Bypass:
-		item[table.AttrDisabled] = table.S(table.AttrBypass)
-	}
-}
-
 // finish takes the mark off a level's item that all buckets have, or the item away
 // that says nothing any more. One that someone has changed again is left to him.
 func (l *Limiter) finish(ctx context.Context, level Level, stored table.Item) error {

@@ -69,15 +69,17 @@ func (l *Limiter) SetAccess(ctx context.Context, level Level, access Access) err
 	if access < Inherit || access > Bypass {
 		return fmt.Errorf("limiter: access %d is none", access)
 	}
-	return l.store(ctx, level, func(item table.Item) {
-		delete(item, table.AttrDisabled)
-		switch access {
-		case Enabled, Disabled:
-			item[table.AttrDisabled] = &types.AttributeValueMemberBOOL{Value: access == Disabled}
-		case Bypass:
-			item[table.AttrDisabled] = table.S(table.AttrBypass)
-		}
-	})
+	return l.store(ctx, level, func(item table.Item) { setAccess(item, access) })
+}
+
+func setAccess(item table.Item, access Access) {
+	delete(item, table.AttrDisabled)
+	switch access {
+	case Enabled, Disabled:
+		item[table.AttrDisabled] = &types.AttributeValueMemberBOOL{Value: access == Disabled}
+	case Bypass:
+		item[table.AttrDisabled] = table.S(table.AttrBypass)
+	}
 }
 
 // withoutLimits takes a level's limits off its item.

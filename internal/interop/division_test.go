@@ -27,7 +27,10 @@ func TestDivisions(t *testing.T) {
 	w.oursDoubles(entity, one)
 	eq(t, "theirs makes shard 1", theyUse(w.theirs, entity, one, 1), true)
 	w.settle()
-	must(t, w.ours.SetLimits(t.Context(), limiter.For(entity, resource), calls, rpm))
+	stored, err := w.ours.Stored(t.Context(), limiter.For(entity, resource)) // in one write, as a manifest is applied
+	must(t, err)
+	must(t, w.ours.Replace(t.Context(), stored[0], limiter.Rules{Limits: []limiter.Limit{calls, rpm}, Access: limiter.Enabled}))
+	eq(t, "read by theirs again", len(ask[[]wire](w.theirs, "get_limits", args{"entity": entity, "resource": resource})), 2)
 	for shard := range 2 {
 		b := w.bucket(entity, shard)
 		eq(t, fmt.Sprint("rpm on ", shard), b.Limit("rpm").Division, quota.Replicated)

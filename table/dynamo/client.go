@@ -306,21 +306,12 @@ func secretsOf(keys []map[string]types.AttributeValue) secrets {
 func (c *Client) Find(ctx context.Context, scope table.Scope) ([]table.Key, error) {
 	input, hidden := c.query(scope)
 	var keys []table.Key
-	for pages := dynamodb.NewQueryPaginator(c.client, input); pages.HasMorePages(); {
-		page, err := pages.NextPage(ctx, intact)
-		if err != nil {
-			return nil, failure("find buckets", err, hidden)
+	err := c.pages(ctx, "find buckets", input, hidden, func(pk, sk string) {
+		if key, err := table.ParseKey(pk); sk == table.StateSK && err == nil && scope.Holds(key) {
+			keys = append(keys, key)
 		}
-		hidden = hidden.of(page.LastEvaluatedKey) // which the next page is asked for by
-		c.meter.read("Query", page.ConsumedCapacity)
-		for _, item := range page.Items {
-			pk, sk := table.Item(item).Key()
-			if key, err := table.ParseKey(pk); sk == table.StateSK && err == nil && scope.Holds(key) {
-				keys = append(keys, key)
-			}
-		}
-	}
-	return keys, nil
+	})
+	return keys, err
 }
 
 func (c *Client) query(scope table.Scope) (*dynamodb.QueryInput, secrets) {

@@ -14,19 +14,25 @@ func (c *Client) FindLevels(ctx context.Context, namespace, resource string) ([]
 	input := c.levelQuery(namespace, resource)
 	hidden := secrets{}.of(input.ExpressionAttributeValues)
 	var keys []table.ItemKey
+	err := c.pages(ctx, "find levels", input, hidden, func(pk, sk string) { keys = append(keys, table.ItemKey{PK: pk, SK: sk}) })
+	return keys, err
+}
+
+// pages makes a query of an index, page by page, and tells the keys of what it
+// finds.
+func (c *Client) pages(ctx context.Context, operation string, input *dynamodb.QueryInput, hidden secrets, found func(pk, sk string)) error {
 	for pages := dynamodb.NewQueryPaginator(c.client, input); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx, intact)
 		if err != nil {
-			return nil, failure("find levels", err, hidden)
+			return failure(operation, err, hidden)
 		}
 		hidden = hidden.of(page.LastEvaluatedKey) // which the next page is asked for by
 		c.meter.read("Query", page.ConsumedCapacity)
 		for _, item := range page.Items {
-			pk, sk := table.Item(item).Key()
-			keys = append(keys, table.ItemKey{PK: pk, SK: sk})
+			found(table.Item(item).Key())
 		}
 	}
-	return keys, nil
+	return nil
 }
 
 func (c *Client) levelQuery(namespace, resource string) *dynamodb.QueryInput {

@@ -297,7 +297,7 @@ func atSite() func(*dynamodb.Options) {
 }
 
 // plumbing are the methods that make requests for others.
-var plumbing = []string{"get", "update", "readBatch", "charge"}
+var plumbing = []string{"get", "update", "readBatch", "charge", "pages"}
 
 // ofTable begins the names of the Store's and the Client's methods.
 var ofTable = regexp.MustCompile(`/table/dynamo\.\(\*(Store|Client)\)\.(.*)$`)
