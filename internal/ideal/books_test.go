@@ -29,6 +29,7 @@ type books struct {
 	rounding int64 // one for each stretch of drips at one rate
 
 	admitted, refused int
+	gathered          int   // uses by several shards
 	debt              int64 // the most that was held beyond the tank
 }
 

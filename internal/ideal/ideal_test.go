@@ -22,7 +22,9 @@ var kinds = []kind{
 	{name: "limiter, steady", limited: true, steady: true},
 	{name: "limiter, clocks differ", limited: true, skew: 2 * second, operated: true},
 	{name: "limiter, clocks jump", limited: true, skew: 2 * second, jumps: true, operated: true},
+	{name: "limiter, gathered", limited: true, gathered: true, operated: true},
 	{name: "limiter, session", limited: true, session: true},
+	{name: "limiter, session, gathered", limited: true, session: true, gathered: true},
 	{name: "limiter, session, clocks differ", limited: true, session: true, skew: 2 * second, operated: true},
 }
 
@@ -59,6 +61,7 @@ func TestModel(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
 			seeds, n := seeds(t)
+			gathered := 0
 			for seed := range seeds {
 				s := newSystem(k, seed, mutant{})
 				if s.run(k.workload(seed, n)) != "" {
@@ -67,6 +70,10 @@ func TestModel(t *testing.T) {
 				}
 				t.Logf("seed %d: %d admitted, %d refused, %d shards, %d records, %d periods, %d beyond the tank of %d allowed", seed,
 					s.admitted, s.refused, s.table.At(acme.At(0)).Count, len(s.table.Records), len(s.periods), s.debt, s.allowed())
+				gathered += s.gathered
+			}
+			if k.gathered && gathered < 10 {
+				t.Errorf("%d uses were gathered: the workload tests too little", gathered)
 			}
 		})
 	}

@@ -94,9 +94,30 @@ func (l limited) Take(ctx context.Context, key table.Key, take table.Take) (tabl
 func (l limited) Use(ctx context.Context, read *table.Bucket, use *quota.Use, expires int64) (table.Taken, error) {
 	before := l.sys.table.At(read.Key)
 	taken, err := l.Client.Use(ctx, read, use, expires)
-	if !taken.Applied {
-		return taken, err
+	if taken.Applied {
+		l.used(read, before, use)
 	}
+	return taken, err
+}
+
+// UseAll implements table.Client.
+func (l limited) UseAll(ctx context.Context, uses []table.Using) (bool, error) {
+	var before []*table.Bucket
+	for _, u := range uses {
+		before = append(before, l.sys.table.At(u.Bucket.Key))
+	}
+	applied, err := l.Client.UseAll(ctx, uses)
+	if applied {
+		l.sys.gathered++
+		for i, u := range uses {
+			l.used(u.Bucket, before[i], u.Use)
+		}
+	}
+	return applied, err
+}
+
+// used checks the pass of a use that was written, and charges what was taken.
+func (l limited) used(read, before *table.Bucket, use *quota.Use) {
 	after := l.sys.table.At(read.Key)
 	passed := l.sys.table.At(read.Key)
 	for _, take := range use.Takes {
@@ -109,7 +130,6 @@ func (l limited) Use(ctx context.Context, read *table.Bucket, use *quota.Use, ex
 	l.sys.drips(read, before, passed, use.Count)
 	l.sys.quota(read, before, passed, use.Count)
 	l.sys.charge(passed, after, use.Refilled)
-	return taken, err
 }
 
 // Settle implements table.Client.

@@ -48,15 +48,19 @@ func newSystem(k kind, seed uint64, m mutant) *system {
 	}
 	s.books.Store, s.table.Store = s.table.Store, &s.books
 	s.table.Watch = s.watch
-	quota := traffic.Limit{Name: day, Capacity: dayCapacity, Period: hour, Resets: "1m0"}
+	day := traffic.Limit{Name: day, Capacity: dayCapacity, Period: hour, Resets: "1m0"}
 	if k.session {
-		quota.Resets, quota.Window = "", windowLen/second
+		day.Resets, day.Window = "", windowLen/second
 	}
 	writes := int64(writesPerSecond)
 	if k.steady {
 		writes = 1_000_000
 	}
-	s.table.PutFirst(acme, writes, traffic.Limit{Name: rpm, Capacity: rpmCapacity, Refill: rpmCapacity, Period: minute}, quota)
+	rpm := traffic.Limit{Name: rpm, Capacity: rpmCapacity, Refill: rpmCapacity, Period: minute}
+	if k.gathered {
+		day.Division, rpm.Division = quota.Gathered, quota.Gathered
+	}
+	s.table.PutFirst(acme, writes, rpm, day)
 	s.table.Now = begin
 	s.agg = &aggregator.Aggregator{Store: s.table, Concurrency: 1}
 	if k.steady {

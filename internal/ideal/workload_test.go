@@ -70,6 +70,7 @@ type kind struct {
 	jumps    bool  // a clock may be off by more than an hour
 	operated bool  // an operator changes limits and tops up
 	careful  bool  // clients pass a bucket before every use
+	gathered bool  // limiters gather what one shard is short of
 	limited  bool  // clients spend and refund with the real Limiter
 	steady   bool  // 1, 2 or 4 shards, full from the beginning, and no more
 }

@@ -183,6 +183,7 @@ type Limit struct {
 	Period   int64 // ms
 	Resets   string
 	Window   int64 // seconds
+	Division quota.Division
 }
 
 // PutFirst puts shard 0 of a group, at count 1 and full. Its write meter has a
@@ -199,6 +200,9 @@ func (t *Table) PutFirst(group table.Group, writes int64, limits ...Limit) {
 		set(at(table.FieldPeriod), l.Period)
 		if l.Resets != "" {
 			item[at(table.FieldResets)] = table.S(l.Resets)
+		}
+		if l.Division != quota.Divided {
+			item[at(table.FieldDivision)] = table.S(string(l.Division))
 		}
 		if l.Window > 0 {
 			set(at(table.FieldLength), l.Window)
