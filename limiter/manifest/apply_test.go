@@ -206,12 +206,12 @@ entities: {sk-live-acme: {limits: {rpm: 5 per minute}}}
 				if want := "limits.yaml:3: resource gpt-4: store limits: stored otherwise meanwhile (1 made before it, 1 left)"; err.Error() != want {
 					w.Errorf("got %v\nwant %s", err, want)
 				}
-				if len(failed.Done) != 1 || failed.Done[0].At != limiter.ForAll() || len(failed.Left) != 1 || failed.Failed.At != gpt4 {
+				if len(failed.Done) != 1 || failed.Done[0].At != limiter.ForEntity(acme) || len(failed.Left) != 1 || failed.Failed.At != gpt4 {
 					w.Errorf("got %+v", failed)
 				}
 				is, err := w.limiter.Stored(w.Context(), gpt4, limiter.ForAll(), limiter.ForEntity(acme))
 				w.noError(err)
-				if !is[0].Rules.Equal(was[0].Rules) || is[1].Limits[0].Capacity != 90 || is[2].Access != limiter.Disabled {
+				if !is[0].Rules.Equal(was[0].Rules) || is[1].Limits[0].Capacity != 60 || is[2].Access != limiter.Inherit {
 					w.Errorf("stored %+v", is)
 				}
 				w.apply(w.read(next)) // a new plan knows

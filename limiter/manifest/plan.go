@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -223,25 +224,59 @@ func (p *Plan) Count(kind Kind) int {
 	return n
 }
 
-// Apply makes the changes, level by level in the plan's order, each in one write
-// that is brought to live buckets before the next. It ends at the first that
-// fails, with an *ApplyError. A level that is no longer stored as it was compared
-// is left alone: that error wraps limiter.ErrStale, and comparing again shows what
-// is there. One that was stored and not brought to all buckets is Pending in the
-// next plan. An empty plan writes nothing.
+// Apply makes the changes, level by level, each in one write that is brought to
+// live buckets before the next. Their order takes each bucket from what decided
+// about it straight to what is to decide: a quota that moves from one level to
+// another is never hidden in between, which would grant it anew. Apply ends at the
+// first that fails, with an *ApplyError. A level that is no longer stored as it was
+// compared is left alone: that error wraps limiter.ErrStale, and comparing again
+// shows what is there. One that was stored and not brought to all buckets is
+// Pending in the next plan. An empty plan writes nothing.
 func (p *Plan) Apply(ctx context.Context) error {
-	var done []Change
-	for i, change := range p.Changes {
-		if change.Kind == Unchanged {
-			continue
-		}
+	changes := inOrder(p.Changes)
+	for i, change := range changes {
 		if err := p.limiter.Replace(ctx, change.from, change.to); err != nil {
-			left := slices.DeleteFunc(slices.Clone(p.Changes[i+1:]), func(c Change) bool { return c.Kind == Unchanged })
-			return &ApplyError{Done: done, Failed: change, Left: left, Err: err, where: p.where(change)}
+			return &ApplyError{Done: changes[:i], Failed: change, Left: changes[i+1:], Err: err, where: p.where(change)}
 		}
-		done = append(done, change)
 	}
 	return nil
+}
+
+// inOrder are the changes as they are to be made. First those that take nothing
+// away, the most specific level first, so that a general one decides about nobody
+// whose own is still to come. Then the others, the most general first, so that who
+// loses his own level does not fall to one that goes as well.
+func inOrder(changes []Change) []Change {
+	made := slices.DeleteFunc(slices.Clone(changes), func(c Change) bool { return c.Kind == Unchanged })
+	slices.SortStableFunc(made, func(a, b Change) int { return cmp.Compare(a.turn(), b.turn()) })
+	return made
+}
+
+// turn is when a change is made, those of the lowest first.
+func (c Change) turn() int {
+	specific := 0
+	if c.At.Resource() != "" {
+		specific++
+	}
+	if c.At.Entity() != "" {
+		specific += 2
+	}
+	if c.takesAway() {
+		return specific
+	}
+	return -specific - 1
+}
+
+// takesAway reports whether a level goes on to leave something to others: its
+// limits, or where there are none on either side its access or cascade.
+func (c Change) takesAway() bool {
+	switch {
+	case len(c.to.Limits) > 0:
+		return false
+	case len(c.from.Limits) > 0 || c.from.Invalid != nil:
+		return true
+	}
+	return c.from.Access != limiter.Inherit && c.to.Access == limiter.Inherit || c.from.Cascade != nil && c.to.Cascade == nil
 }
 
 // where says which level is meant, without an entity's id.
