@@ -84,7 +84,8 @@ func TestTheWaitPaysOff(t *testing.T) {
 // What no shard can ever hold is refused as that.
 func TestImpossible(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", PerMinute("tpm", 1000)))
+		// Not shard 0, which still has what it had alone.
+		l := w.limiter(Limits("", PerMinute("tpm", 1000)), Repeatable(func(n int) int { return 1 % n }))
 		w.admit(l, acme, Amounts{"tpm": 100})
 		for range 5 {
 			w.double(acme)

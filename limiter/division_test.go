@@ -278,3 +278,29 @@ func TestADivisionIsChanged(t *testing.T) {
 		eq(w, "gathered", w.reject(l, acme, Amounts{"tpm": 251}).Of("tpm").Ceiling, 1000)
 	})
 }
+
+// Stored limits that say a division they cannot have, or one of a later program,
+// serve as divided, and the buckets say it on, where it is counted.
+func TestAStoredDivisionThatIsNone(t *testing.T) {
+	everywhere(t, func(w *world) {
+		operator := w.limiter()
+		w.noError(operator.SetLimits(w.Context(), ForResource(model), Quota("calls", 1000, "0 0 * * *"), PerMinute("rpm", 60)))
+		_, err := w.Client.Amend(w.Context(), "ns1/RESOURCE#"+model, "#CONFIG", table.Amendment{
+			Set: table.Item{"l_calls_div": table.S("replicated"), "l_rpm_div": table.S("braided")},
+		})
+		w.noError(err)
+		l := w.limiter()
+		limits, err := l.Limits(w.Context(), ForResource(model))
+		w.noError(err)
+		eq(w, "stored", fmt.Sprint(limits[0].Division, " ", limits[1].Division), "replicated braided")
+		w.admit(l, acme, Amounts{"calls": 10, "rpm": 1})
+		for _, name := range []string{"calls", "rpm"} {
+			eq(w, name+" is misdivided", w.bucket(acme, 0).Limit(name).Misdivided(), true)
+		}
+		r := w.reject(l, acme, Amounts{"calls": 991, "rpm": 1})
+		eq(w, "divisions", fmt.Sprint(r.Of("calls").Division, " ", r.Of("rpm").Division), "divided divided")
+		eq(w, "sold", w.sold("calls"), "10 used, 990 held, 0 to grant, true")
+		err = operator.SetLimits(w.Context(), ForResource(model), limits...)
+		eq(w, "declared again", errors.Is(err, ErrLimit), true)
+	})
+}

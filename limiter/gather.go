@@ -78,7 +78,7 @@ func (a *asking) gather(ctx context.Context) (table.Taken, error) {
 		case pieces == nil:
 			a.rememberShort(shards[0], have)
 			r := rejection(shards[0], have, a.millis())
-			r.together = true
+			r.Together = true
 			return table.Taken{}, r
 		}
 		if taken, err := a.useAll(ctx, shards, pieces); taken.Applied || err != nil {

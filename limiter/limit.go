@@ -75,11 +75,26 @@ const (
 
 var limitName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.\-]*$`)
 
-// check returns what is wrong with the limit; the error wraps ErrLimit.
+// check returns what is wrong with a declared limit; the error wraps ErrLimit.
 func (l Limit) check() error {
-	fail := func(format string, a ...any) error {
-		return fmt.Errorf("%w %.80q: %s", ErrLimit, l.Name, fmt.Sprintf(format, a...))
+	switch {
+	case !l.Division.Known():
+		return l.fault("the division %.80q is none of divided, replicated and gathered", string(l.Division))
+	case l.isQuota() && l.Division == quota.Replicated:
+		return l.fault("a quota is not replicated: each shard would be granted the whole allowance")
 	}
+	return l.checkStored()
+}
+
+func (l Limit) fault(format string, a ...any) error {
+	return fmt.Errorf("%w %.80q: %s", ErrLimit, l.Name, fmt.Sprintf(format, a...))
+}
+
+// checkStored is check for one that is stored. A division that it cannot have, or
+// that a later program knows, is passed on to the buckets: they are divided, and
+// the aggregator counts them.
+func (l Limit) checkStored() error {
+	fail := l.fault
 	quotaLike := len(l.Resets) > 0 || l.Window != 0
 	switch {
 	case !limitName.MatchString(l.Name) || len(l.Name) > maxNameBytes:
@@ -100,10 +115,6 @@ func (l Limit) check() error {
 		return fail("the period %v is not a whole number of seconds within 1 and 10^9", l.Period)
 	case l.Window != 0 && !wholeSeconds(l.Window):
 		return fail("the window %v is not a whole number of seconds within 1 and 10^9", l.Window)
-	case !l.Division.Known():
-		return fail("the division %.80q is none of divided, replicated and gathered", string(l.Division))
-	case quotaLike && l.Division == quota.Replicated:
-		return fail("a quota is not replicated: each shard would be granted the whole allowance")
 	case len(l.Schedule)+len(l.Resets) > maxScheduled:
 		return fail("more than %d schedule entries", maxScheduled)
 	}

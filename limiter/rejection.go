@@ -35,12 +35,12 @@ type Rejection struct {
 	Shard    int      // the shard that was drawn last
 	Shards   int      // how many there are
 	Limits   []Status // of every limit asked for, by name
-
-	together bool // it speaks of all shards together, of the limits that are gathered
+	Together bool     // all shards were read: of limits that are gathered it says what they have together
 }
 
 // Status is what one shard can give of a limit, in tokens, rounded down; of one
-// that is gathered, all shards together.
+// that is gathered, all shards together if the rejection is Together. One is not
+// where all were found short of a quota a moment ago.
 type Status struct {
 	Limit      string
 	Requested  int64

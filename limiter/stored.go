@@ -111,7 +111,7 @@ func configLimit(item table.Item, prefix, name string) (Limit, error) {
 	if l.isQuota() {
 		l.Period = 0
 	}
-	if err := l.check(); err != nil {
+	if err := l.checkStored(); err != nil {
 		return Limit{}, fmt.Errorf("as stored: %w", err)
 	}
 	return l, nil

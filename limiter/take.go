@@ -82,7 +82,7 @@ func (l *Limiter) draw(ctx context.Context, group table.Group, demand quota.Dema
 			return nil, nil
 		case !errors.As(err, &rejection):
 			return gave, err
-		case rejection.together: // no other has what all have not
+		case rejection.Together: // no other has what all have not
 			draws = 1
 		}
 		if draws--; best == nil || rejection.sooner(best) {

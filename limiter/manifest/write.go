@@ -182,7 +182,7 @@ func limitFields(l limiter.Limit) []limitField {
 	add("schedule", len(l.Schedule) > 0, func() *yaml.Node { return schedule(l.Schedule) })
 	add("zone", l.Zone != "" && l.Zone != "UTC", func() *yaml.Node { return text(l.Zone) })
 	add("soft", l.Soft, func() *yaml.Node { return flag(true) })
-	add("division", l.Division != quota.Divided, func() *yaml.Node { return text(nameOf(divisions, l.Division)) })
+	add("division", l.Division != quota.Divided, func() *yaml.Node { return text(l.Division.String()) })
 	return fields
 }
 
