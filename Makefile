@@ -35,7 +35,7 @@ test: node_modules/.package-lock.json $(if $(and $(SHARDQUOTA_PYTHON),$(SHARDQUO
 	fi
 	for module in $(MODULES); do (cd $$module && go test -race -timeout 20m $(if $(CI),-count=1) -skip '$(SEARCH)' ./...); done
 	go test $(if $(CI),-count=1) -v -run '$(SEARCH)' ./internal/proof | grep -vE '^ *(===|---)'
-	go test -count=1 -run '$(GATE)' ./table ./aggregator
+	go test -count=1 -run '$(GATE)' ./events ./table ./aggregator
 	go test $(if $(CI),-count=1) -run '^TestRecord$$' ./cmd/shardquota/simulate
 
 # The fast paths against the slow ones, in one run. The race detector watches each
@@ -66,11 +66,11 @@ interop: node_modules/.package-lock.json $(if $(SHARDQUOTA_PYTHON),,.venv/ready)
 	@if [ -e .venv/ready ]; then export SHARDQUOTA_PYTHON="$${SHARDQUOTA_PYTHON:-$$PWD/.venv/bin/python}"; fi
 	SHARDQUOTA_INTEROP=$(INTEROP) go test -race -count=1 -v -timeout 0 -run '^TestLoad$$' ./internal/interop
 
-# Which benchmarks make bench runs, and how often each.
+# Which benchmarks make bench runs, and how often each: benchstat wants 6 of each.
 BENCH ?= .
-COUNT ?= 5
+COUNT ?= 6
 
-bench: node_modules/.package-lock.json ## Measure the aggregator and the client: BENCH=REGEXP, COUNT=5 times each
+bench: node_modules/.package-lock.json ## Measure the aggregator and the client: BENCH=REGEXP, COUNT=6 times each
 	go test -run '^$$' -bench '$(BENCH)' -benchtime 1s -count $(COUNT) -timeout 1h $(MEASURED)
 
 # The packages of which docs/performance.md tells what they cost.

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"io"
@@ -65,28 +66,40 @@ func TestFrame(t *testing.T) {
 
 // Every record of every recording takes the fast path.
 func TestFrameOfRecordings(t *testing.T) {
-	names, err := filepath.Glob("../testdata/*.jsonl.gz")
-	if err != nil || len(names) < 6 {
-		t.Fatalf("found %d recordings (%v), want at least 6", len(names), err)
-	}
-	for _, name := range names {
-		file, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer file.Close()
-		unzipped, err := gzip.NewReader(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(unzipped)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(text)) {
-			if !sameFrame(t, []byte(line)) {
+	for _, name := range recordingNames(t) {
+		for _, line := range recordedLines(t, name) {
+			if !sameFrame(t, line) {
 				t.Errorf("%s: left to the reference: %s", name, line)
 			}
 		}
 	}
+}
+
+// recordingNames are the files of the recordings.
+func recordingNames(t *testing.T) []string {
+	t.Helper()
+	names, err := filepath.Glob("../testdata/*.jsonl.gz")
+	if err != nil || len(names) < 6 {
+		t.Fatalf("found %d recordings (%v), want at least 6", len(names), err)
+	}
+	return names
+}
+
+// recordedLines are the records of a recording, each as its text.
+func recordedLines(t *testing.T, name string) [][]byte {
+	t.Helper()
+	file, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	unzipped, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(unzipped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Split(bytes.TrimSpace(text), newline)
 }

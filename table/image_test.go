@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/shardquota/shardquota/quota"
 )
 
 func bucketLines(t testing.TB) [][]byte {
@@ -57,6 +59,9 @@ func FuzzImagesAreAsTheReferenceReadsThem(f *testing.F) {
 	for _, text := range oddImages {
 		f.Add([]byte(text))
 	}
+	for _, divided := range dividedImages {
+		f.Add([]byte(divided.text))
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		d := NewImages()
 		for _, text := range [][]byte{[]byte(oddImages[0]), text, text} {
@@ -93,6 +98,50 @@ var oddImages = []string{
 	image(`"b__tk":{"N":"5"},"b__cp":{"N":"7"},"b_a_b_tk":{"N":"1"},"b_a_b_cp":{"N":"1"},"b_tk":{"N":"1"},"b_":{"N":"1"}`),
 	`{"PK":{"S":"n/BUCKET#e#r#x"},"SK":{"S":"#STATE"}}`, `{}`, `{"PK":{"S":"`, `{"PK":{"S":"a"}`, ``, `[]`, `{"PK":{"S":"a"}} `, `{"PK":{}}`, `{"PK":{"":""}}`,
 	" " + image(`"b_x_tk":{"N":"5"},"b_x_cp":{"N":"7"}`), image("\n" + `"b_x_tk":{"N":"5"},"b_x_cp":{"N":"7"}`), image(`"b_x_tk" : {"N":"5"},"b_x_cp":{"N":"7"}`),
+}
+
+// dividedImages are items that say how their limit is divided, and what is read
+// of that.
+var dividedImages = []struct {
+	text      string
+	want      quota.Division
+	replicate bool
+	fast      bool // or left to the reference
+}{
+	{image(drip + `,"b_x_div":{"S":"replicated"}`), quota.Replicated, true, true},
+	{image(`"b_x_div":{"S":"replicated"},` + drip), quota.Replicated, true, true},
+	{image(drip + `,"b_x_rsched":{"S":"1m0h0"},"b_x_div":{"S":"replicated"}`), quota.Replicated, false, true},
+	{image(drip + `,"b_x_rsa":{"N":"3600"},"b_x_div":{"S":"replicated"}`), quota.Replicated, false, true},
+	{image(drip + `,"b_x_div":{"S":"gathered"}`), quota.Gathered, false, true},
+	{image(drip + `,"b_x_div":{"S":"divided"}`), quota.Divided, false, true},
+	{image(drip + `,"b_x_div":{"S":""}`), quota.Divided, false, true},
+	{image(drip + `,"b_x_div":{"S":"Replicated"}`), "Replicated", false, true},
+	{image(drip + `,"b_x_div":{"S":"by halves"}`), "by halves", false, true},
+	{image(drip + `,"b_x_div":{"S":"by \"halves\""}`), `by "halves"`, false, false},
+	{image(drip + `,"b_x_div":{"N":"1"}`), "not a string", false, false},
+	{image(drip + `,"b_x_div":{"NULL":true}`), "not a string", false, false},
+	{image(drip + `,"b_x_div":{"BOOL":true}`), "not a string", false, false},
+	{image(drip + `,"b_x_div":{"M":{"S":{"S":"replicated"}}}`), "not a string", false, false},
+	{image(drip + `,"b_y_div":{"S":"gathered"}`), quota.Divided, false, true},
+}
+
+// drip is a limit that drips, unless more is said of it.
+const drip = `"b_x_tk":{"N":"5"},"b_x_cp":{"N":"7"},"b_x_ra":{"N":"0"},"b_x_rp":{"N":"60000"}`
+
+func TestImagesOfDivisions(t *testing.T) {
+	d := NewImages()
+	for _, test := range dividedImages {
+		if fast := sameImage(t, d, []byte(test.text)); fast != test.fast {
+			t.Errorf("%s: read fast is %v, want %v", test.text, fast, test.fast)
+		}
+		image, err := d.Decode([]byte(test.text))
+		if err != nil {
+			t.Fatalf("%s: %v", test.text, err)
+		}
+		if x := image.Limit("x"); len(image.Limits) != 1 || x.Division != test.want || x.Replicates() != test.replicate {
+			t.Errorf("%s: read as %+v, want %q", test.text, image.Limits, test.want)
+		}
+	}
 }
 
 // image is a bucket's item with its keys.
