@@ -37,10 +37,20 @@ func limitsCommand() *cobra.Command {
 		Long: `Declare the limits of a namespace in a YAML file, see what would change in the
 table, and change it. What the file does not name is left alone.`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return errors.New("limits: name plan, apply or export") },
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(limitsPlanCommand(), limitsApplyCommand(), limitsExportCommand())
 	return cmd
+}
+
+// fileBy refuses what stands beside the flags, and says where it belongs.
+func fileBy(flag string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return fmt.Errorf("limits %s: %s", cmd.Name(), flag)
+		}
+		return nil
+	}
 }
 
 func limitsPlanCommand() *cobra.Command {
@@ -54,7 +64,7 @@ stored as FILE declares them. It writes nothing.
 Exit status: 0; 2 on bad usage, a malformed FILE, or a table that cannot be read.
 With --detailed-exitcode: 0 when nothing changes, 2 when something does, 1 where
 it fails.`,
-		Args: cobra.NoArgs,
+		Args: fileBy("give the file by -f"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.exit(f.plan(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout()))
 		},
@@ -76,7 +86,7 @@ it ends there. Applied again, it writes nothing.
 
 Exit status: 0, also when it is declined; 2 on bad usage, a malformed FILE, or a
 table that cannot be read or written, after saying which levels were changed.`,
-		Args: cobra.NoArgs,
+		Args: fileBy("give the file by -f"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.apply(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -97,12 +107,13 @@ are often secrets.
 
 Exit status: 0; 2 on bad usage, a table that cannot be read, or limits in it that
 no manifest can declare.`,
-		Args: cobra.NoArgs,
+		Args: fileBy("give the file to write to by -o"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.export(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
 	f.tableFlags(cmd)
+	cmd.Flags().StringVar(&f.namespace, "namespace", "", "the namespace by `name`; \"default\" if not given")
 	cmd.Flags().StringVarP(&f.output, "output", "o", "-", "write to this `file`, - for standard output")
 	return cmd
 }
@@ -111,12 +122,12 @@ func (f *limitsFlags) tableFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.table, "table", "", "the `table`")
 	flags.StringVar(&f.endpoint, "endpoint-url", "", "DynamoDB `endpoint`")
-	flags.StringVar(&f.namespace, "namespace", "", "the namespace by `name`; the manifest's if not given, or \"default\"")
 }
 
 func (f *limitsFlags) planFlags(cmd *cobra.Command) {
 	f.tableFlags(cmd)
 	flags := cmd.Flags()
+	flags.StringVar(&f.namespace, "namespace", "", "the namespace by `name`; the manifest's if not given, or \"default\"")
 	flags.StringVarP(&f.file, "file", "f", "", "the manifest, a `file` or - for standard input")
 	flags.BoolVar(&f.prune, "prune", false, "remove what is stored in the namespace and not named in the manifest")
 	flags.BoolVar(&f.ids, "ids", false, "show entity ids, which are often secrets; otherwise the pseudonyms of SHARDQUOTA_HASH_KEY, or numbers")
@@ -179,6 +190,7 @@ type compared struct {
 	manifest *manifest.Manifest
 	plan     *manifest.Plan
 	names    manifest.Names
+	ids      bool // the names are entities' ids
 }
 
 // compare reads the manifest and compares it with the table.
@@ -199,7 +211,7 @@ func (f *limitsFlags) compare(ctx context.Context, stdin io.Reader) (*compared, 
 		return nil, err
 	}
 	name := naming(f.ids)
-	c := &compared{limitsTable: t, manifest: m, names: func(entity string) string {
+	c := &compared{limitsTable: t, manifest: m, ids: f.ids, names: func(entity string) string {
 		return name(table.Group{Namespace: t.id, Entity: entity})
 	}}
 	c.plan, err = manifest.Compare(ctx, t.limiter, m, f.options()...)

@@ -62,33 +62,34 @@ func (l *limited) items() []string { return scan(l.T, l.client, l.name) }
 
 const newPlan = `The namespace "default" is not there yet.
 
-+ system
++ system (line 5)
     + rpm: 60 per minute
-+ resource batch/embeddings
++ resource batch/embeddings (line 20)
     + access: disabled
-+ resource claude
++ resource claude (line 22)
     + cascade: true
     + burst: {capacity: 50, refill: 10, period: 1s, division: replicated}
     + calls: {capacity: 40000, resets: ["0 0 1 * *", "0 0 15 * *"], division: gathered}
     + images: {capacity: 100, refill: 100, period: 1d, soft: true}
     + session: {capacity: 500, window: 5h}
-+ resource gpt-4
++ resource gpt-4 (line 10)
     + rpm: {capacity: 1000, refill: 600, period: 1m}
     + tpm: {capacity: 90000, refill: 90000, period: 1m, schedule: [{cron: "* 9-17 * * 1-5", scale: 0.5}, {cron: "* 0-5 * * *", capacity: 200000, refill: 100000, period: 30s}], zone: Europe/Berlin}
-+ entity entity-1
++ entity entity-1 (line 31)
     + rpm: 300 per minute
-+ entity entity-1, resource gpt-4
++ entity entity-1, resource gpt-4 (line 35)
     + calls: {capacity: 1000000, resets: ["0 0 1 * *"], zone: America/New_York}
     + rpm: 5000 per minute
-+ entity entity-2
++ entity entity-2 (line 45)
     + access: bypass
-+ entity entity-3
++ entity entity-3 (line 39)
     + access: disabled
-+ entity entity-3, resource claude
++ entity entity-3, resource claude (line 42)
     + access: enabled
     + cascade: false
 
 9 to add, 0 to change, 0 to remove, 0 unchanged
+ids are hidden; --ids shows them
 `
 
 // A manifest is planned, applied, applied again, exported, changed and pruned.
@@ -117,7 +118,7 @@ func TestLimits(t *testing.T) {
 	}
 
 	changed := "system: {limits: {rpm: 90 per minute, tpm: 5 per hour}}\nentities: {acme: {limits: {rpm: 300 per minute}}}\n"
-	want := `~ system
+	want := `~ system (line 1)
     ~ rpm capacity: 60 → 90
     ~ rpm refill: 60 → 90
     + tpm: 5 per hour
@@ -125,7 +126,7 @@ func TestLimits(t *testing.T) {
     - access: disabled
 `
 	got := l.fine(changed, "apply", "-f", "-", "--yes", "--prune")
-	if !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "\n0 to add, 1 to change, 7 to remove, 1 unchanged\nLevels changed: 8\n") {
+	if !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "\n0 to add, 1 to change, 7 to remove, 1 unchanged\nids are hidden; --ids shows them\nLevels changed: 8\n") {
 		t.Errorf("changed:\n%s", got)
 	}
 	if got, want := l.fine("", "export"), "namespace: default\nsystem:\n  limits:\n    rpm: 90 per minute\n    tpm: 5 per hour\nentities:\n  acme:\n    limits:\n      rpm: 300 per minute\n"; got != want {
@@ -145,6 +146,16 @@ func TestLimitsHideIDs(t *testing.T) {
 		if got := l.fine(text, "plan", "-f", "-", "--format", format, "--ids"); !strings.Contains(got, secret) {
 			t.Errorf("%s with ids:\n%s", format, got)
 		}
+	}
+	const hint = "1 to add, 0 to change, 0 to remove, 0 unchanged\nids are hidden; --ids shows them\n"
+	if got := l.fine(text, "plan", "-f", "-"); !strings.Contains(got, "+ entity entity-1 (line 2)\n") || !strings.HasSuffix(got, hint) {
+		t.Errorf("got\n%s", got)
+	}
+	if got := l.fine(text, "plan", "-f", "-", "--ids"); strings.Contains(got, "hidden") {
+		t.Errorf("with ids:\n%s", got)
+	}
+	if got := l.fine("system: {limits: {rpm: 5 per minute}}", "plan", "-f", "-"); strings.Contains(got, "hidden") {
+		t.Errorf("without an entity:\n%s", got)
 	}
 	_, _, stderr := l.limits(text+"      "+secret+": {}\n", "plan", "-f", "-")
 	if want := "shardquota: standard input:5:7: a capacity is missing\n"; stderr != strings.Replace(want, "5:7", "5:23", 1) || strings.Contains(stderr, secret) {
@@ -236,14 +247,11 @@ func TestLimitsCutShort(t *testing.T) {
 	}
 	const text = "system: {limits: {rpm: 5 per minute}}\nentities: {acme: {access: disabled, resources: {gpt-4: {access: enabled}}}}"
 	for format, want := range map[string]string{
-		"text": "Applied:\n  + system\nNot applied:\n  + entity entity-1\n  + entity entity-1, resource gpt-4\n",
+		"text": "Applied:\n  + entity entity-1, resource gpt-4 (line 2)\nNot applied:\n  + entity entity-1 (line 2)\n  + system (line 1)\n",
 		"json": `"applied": 1`,
 	} {
 		m, err := manifest.Read(strings.NewReader(text), "limits.yaml")
 		if err != nil {
-			t.Fatal(err)
-		}
-		if err := l.DeleteLimits(t.Context(), limiter.ForAll()); err != nil {
 			t.Fatal(err)
 		}
 		plan, err := manifest.Compare(t.Context(), l, m)
@@ -253,7 +261,7 @@ func TestLimitsCutShort(t *testing.T) {
 		if err := l.SetAccess(t.Context(), limiter.ForEntity("acme"), limiter.Bypass); err != nil {
 			t.Fatal(err)
 		}
-		c := &compared{&limitsTable{limiter: l, id: "ns1"}, m, plan, func(string) string { return "entity-1" }}
+		c := &compared{&limitsTable{limiter: l, id: "ns1"}, m, plan, func(string) string { return "entity-1" }, false}
 		f := limitsFlags{format: format}
 		var out strings.Builder
 		err = f.made(&out, c, c.make(t.Context(), nil))
@@ -263,8 +271,10 @@ func TestLimitsCutShort(t *testing.T) {
 		if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "acme") {
 			t.Errorf("%s: %s", format, out.String())
 		}
-		if err := l.SetAccess(t.Context(), limiter.ForEntity("acme"), limiter.Inherit); err != nil {
-			t.Fatal(err)
+		for _, level := range []limiter.Level{limiter.ForEntity("acme"), limiter.For("acme", "gpt-4")} {
+			if err := l.SetAccess(t.Context(), level, limiter.Inherit); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
@@ -274,7 +284,7 @@ func TestLimitsAsk(t *testing.T) {
 	for answer, want := range map[string]bool{"yes\n": true, " yes \n": true, "yes": true, "y\n": false, "no\n": false, "\n": false, "": false} {
 		var asked strings.Builder
 		agreed, err := confirm(strings.NewReader(answer), &asked)
-		if err != nil || agreed != want || strings.Contains(asked.String(), "Nothing was changed") == want {
+		if err != nil || agreed != want || !strings.HasPrefix(asked.String(), "\nType yes to apply: ") || strings.Contains(asked.String(), "Nothing was changed") == want {
 			t.Errorf("%q: %v, %v, %q", answer, agreed, err, asked.String())
 		}
 	}
@@ -285,5 +295,32 @@ func TestLimitsAsk(t *testing.T) {
 	}
 	if items := l.items(); len(items) != 0 {
 		t.Errorf("%d items were written", len(items))
+	}
+}
+
+// Where a table is not found, it is said which, and where.
+func TestTableNamed(t *testing.T) {
+	l := newLimited(t)
+	endpoint := dynoxide.Start(t)
+	const cause = "ResourceNotFoundException: "
+	for _, args := range [][]string{
+		{"limits", "plan", "-f", exampleLimits},
+		{"limits", "export"},
+		{"inspect", "acme", "gpt-4"},
+		{"replay", recordedSession},
+	} {
+		var out, errs bytes.Buffer
+		args = append(args, "--table", "nowhere", "--endpoint-url", endpoint)
+		code := run(t.Context(), args, strings.NewReader(""), &out, &errs)
+		text := errs.String()
+		if code != exitUsage || !strings.HasPrefix(text, "shardquota: table nowhere at "+endpoint+": ") ||
+			!strings.Contains(text, cause) || !strings.HasSuffix(text, " (are its name, region and account right?)\n") {
+			t.Errorf("%q: exit %d: %s", args, code, text)
+		}
+	}
+	// The codes of plan --detailed-exitcode hold.
+	l.name = "nowhere"
+	if code, _, stderr := l.limits("", "plan", "-f", exampleLimits, "--detailed-exitcode"); code != exitFailed || !strings.HasPrefix(stderr, "shardquota: table nowhere at ") {
+		t.Errorf("exit %d: %s", code, stderr)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/term"
@@ -67,7 +68,15 @@ func (c *compared) print(w io.Writer) error {
 	if c.id == "" {
 		fmt.Fprintf(w, "The namespace %q is not there yet.\n\n", c.namespace)
 	}
-	return c.plan.Print(w, c.names)
+	if err := c.plan.Print(w, c.names); err != nil {
+		return err
+	}
+	if !c.ids && slices.ContainsFunc(c.plan.Changes, func(change manifest.Change) bool {
+		return change.Kind != manifest.Unchanged && change.At.Entity() != ""
+	}) {
+		fmt.Fprintln(w, "ids are hidden; --ids shows them")
+	}
+	return nil
 }
 
 // apply prints the plan and makes it.
@@ -113,7 +122,7 @@ func (f *limitsFlags) askable(stdin io.Reader) error {
 
 // confirm asks whether a plan is to be made.
 func confirm(answers io.Reader, w io.Writer) (bool, error) {
-	fmt.Fprint(w, "\nApply this? Only yes is taken for it: ")
+	fmt.Fprint(w, "\nType yes to apply: ")
 	answer, err := bufio.NewReader(answers).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return false, err

@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/shardquota/shardquota/table/dynamo"
 )
 
 // Exit codes.
@@ -31,6 +33,32 @@ func main() {
 	os.Exit(code)
 }
 
+// located names the table, as a command was told of it, in the failure of a
+// request to it, which does not say where it went.
+func located(cmd *cobra.Command, err error) error {
+	var request *dynamo.Error
+	if !errors.As(err, &request) {
+		return err
+	}
+	flag := func(name string) string {
+		if f := cmd.Flags().Lookup(name); f != nil {
+			return f.Value.String()
+		}
+		return ""
+	}
+	name := flag("table")
+	if name == "" {
+		return err
+	}
+	if endpoint := flag("endpoint-url"); endpoint != "" {
+		name += " at " + endpoint
+	}
+	if request.Code == "ResourceNotFoundException" {
+		return fmt.Errorf("table %s: %w (are its name, region and account right?)", name, err)
+	}
+	return fmt.Errorf("table %s: %w", name, err)
+}
+
 // run is the whole program but for what belongs to the process.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
@@ -49,7 +77,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	var exit *exit
-	switch err := root.ExecuteContext(ctx); {
+	cmd, err := root.ExecuteContextC(ctx)
+	switch err = located(cmd, err); {
 	case err == nil:
 		return exitFine
 	case errors.As(err, &exit):

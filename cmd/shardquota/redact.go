@@ -47,16 +47,15 @@ func (r redactor) record(record events.Record) (events.Record, error) {
 func (r redactor) item(namespace string, item table.Item) table.Item {
 	redacted := make(table.Item, len(item))
 	for name, value := range item {
-		text, ok := value.(*types.AttributeValueMemberS)
+		text, isText := value.(*types.AttributeValueMemberS)
+		_, isList := value.(*types.AttributeValueMemberSS)
 		switch {
-		case !ok:
-			redacted[name] = r.value(namespace, value)
-		case shapes[name] != nil:
+		case isText && shapes[name] != nil:
 			redacted[name] = table.S(r.key(namespace, shapes[name], text.Value))
-		case harmless.MatchString(name):
+		case (isText || isList) && harmless.MatchString(name):
 			redacted[name] = value
 		default:
-			redacted[name] = table.S(r.hide(namespace, text.Value))
+			redacted[name] = r.value(namespace, value)
 		}
 	}
 	return redacted
@@ -67,9 +66,11 @@ func (r redactor) hide(namespace, text string) string {
 	return r.names.Of(table.Group{Namespace: namespace, Entity: text})
 }
 
-// harmless are the attributes whose texts the aggregator goes by and that hold
-// no id.
-var harmless = regexp.MustCompile(`^(resource|window|window_start|sched_tz|(b_.+_)?r?sched|(mark|runs)#\d+|GSI4PK)$`)
+// harmless are the attributes whose texts programs go by and that hold no id: a
+// bucket's and a limit's, b_ on a bucket and l_ or w_ on a level, those of usage
+// and those of a namespace. TestRedactorKeepsWhatIsRead knows all others.
+var harmless = regexp.MustCompile(`^(resource|resources|window|window_start|(mark|runs)#\d+|GSI4PK` +
+	`|r?sched|sched_tz|[blw]_.+_(r?sched|div)|disabled|on_unavailable|namespace_id|status)$`)
 
 // shapes are the forms that a key's text can have, by attribute: in capitals
 // what is hidden. Of a text of another form all is.
@@ -84,7 +85,7 @@ var shapes = map[string][]*regexp.Regexp{
 	},
 	"GSI1SK":         {regexp.MustCompile(`^CHILD#(.*)$`)},
 	table.AttrGSI2SK: {regexp.MustCompile(`^BUCKET#([^#]*)#\d+$`), regexp.MustCompile(`^USAGE#[^#]*#(.*)$`)},
-	table.AttrGSI3SK: {regexp.MustCompile(`^BUCKET#[^#]*#\d+$`)},
+	table.AttrGSI3SK: {regexp.MustCompile(`^BUCKET#[^#]*#\d+$`), regexp.MustCompile(`^ENTITY#(.*)$`)},
 	table.AttrGSI4SK: {inNamespace, regexp.MustCompile(`^BUCKET#([^#]*)#[^#]*#\d+$`), regexp.MustCompile(`^OP#([^#]*)#[^#]*#(.*)$`)},
 }
 

@@ -37,7 +37,7 @@ figures; those of docs/adr/0016 are of seed 1.
 
 Exit status: 0; 2 on bad usage.
 
-Options:
+Options, of which those with a * are offered, as a limit's division:
 ` + listed(optionNames(), optionSays()) + `
 Workloads:
 ` + listed(workloadNames(), workloadSays()),
@@ -49,7 +49,7 @@ Workloads:
 	flags.StringSliceVar(&f.options, "option", nil, "these `names` alone")
 	flags.StringSliceVar(&f.workloads, "workload", nil, "these `names` alone")
 	flags.StringVar(&f.format, "format", "text", "how it is written: `text|markdown|json`")
-	flags.StringVar(&f.svg, "svg", "", "draw a chart of each workload into this `directory`")
+	flags.StringVar(&f.svg, "svg", "", "draw a chart of each workload into this `directory`, which is made in one that is there")
 	return cmd
 }
 
@@ -68,6 +68,11 @@ func (f simulateFlags) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if f.svg != "" {
+		if err := makeDir(f.svg); err != nil {
+			return fmt.Errorf("--svg: %w", err)
+		}
+	}
 	results, err := simulate.Run(ctx, options, workloads, f.seed)
 	if err != nil {
 		return fmt.Errorf("simulate: %w", err)
@@ -81,10 +86,18 @@ func (f simulateFlags) run(ctx context.Context, out io.Writer) error {
 	return write(report, out)
 }
 
-func drawCharts(dir string, report *simulate.Report, workloads []simulate.Workload) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+// makeDir makes a directory in one that is there, where it is not there yet.
+func makeDir(dir string) error {
+	if info, err := os.Stat(dir); err == nil {
+		if !info.IsDir() {
+			return fmt.Errorf("%s is no directory", dir)
+		}
+		return nil
 	}
+	return os.Mkdir(dir, 0o755)
+}
+
+func drawCharts(dir string, report *simulate.Report, workloads []simulate.Workload) error {
 	for i := range workloads {
 		svg, err := report.Chart(&workloads[i])
 		if err != nil {
@@ -126,7 +139,12 @@ func optionNames() []string {
 }
 
 func optionSays() []string {
-	return each(simulate.Options(), func(o simulate.Option) string { return o.Says })
+	return each(simulate.Options(), func(o simulate.Option) string {
+		if o.Offered {
+			return "* " + o.Says
+		}
+		return "  " + o.Says
+	})
 }
 
 func workloadNames() []string {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,12 +72,12 @@ func (c *choices) settings() []setting {
 		{"logRetention", text(&f.LogRetention)},
 		{"logLevel", text(&f.LogLevel)},
 		{"windows", func(text string) error { f.Windows = strings.Split(text, ","); return nil }},
-		{"usageDays", number(&f.UsageDays)},
+		{"usageDays", number(&f.UsageDays, "; -1 stands for ever")},
 		{"concurrency", number(&f.Concurrency)},
 		{"hashKeySecretArn", text(&c.hashKey)},
 		{"paused", yesNo(&m.Paused)},
 		{"batchSize", number(&m.BatchSize)},
-		{"windowSeconds", number(&m.WindowSeconds)},
+		{"windowSeconds", number(&m.WindowSeconds, "; -1 stands for none")},
 		{"parallel", number(&m.Parallel)},
 		{"retries", number(&m.Retries)},
 		{"maxAgeHours", number(&m.MaxAgeHours)},
@@ -175,7 +176,38 @@ func (c *choices) props(stack awscdk.Stack) (*infra.Props, error) {
 	for _, key := range slices.Sorted(maps.Keys(c.tags)) {
 		awscdk.Tags_Of(stack).Add(&key, jsii.String(c.tags[key]), nil)
 	}
-	return &props, props.Check()
+	return &props, asTyped(props.Check())
+}
+
+// property is how the construct names one of its properties in an error.
+var property = regexp.MustCompile(`\b(?:(?:Table|Function|Mapping|Existing|Limits)\.[A-Z]\w*|NamespaceTag\b)`)
+
+// keysOf are the keys of properties that are not named like them.
+var keysOf = map[string]string{
+	"Table.Name": "tableName", "Table.Key": "keyArn", "Existing.Arn": "tableArn", "Function.HashKey": "hashKeySecretArn",
+	"Limits.File": "limits", "Limits.Namespace": "limitsNamespace",
+}
+
+// asTyped names the context keys in the errors of a check, which names properties.
+func asTyped(err error) error {
+	if err == nil {
+		return nil
+	}
+	var lines []string
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		named := property.ReplaceAllStringFunc(line, func(name string) string {
+			if key := keysOf[name]; key != "" {
+				return prefix + key
+			}
+			name = name[strings.LastIndexByte(name, '.')+1:]
+			return prefix + strings.ToLower(name[:1]) + name[1:]
+		})
+		if strings.HasPrefix(named, prefix) {
+			named = "context " + named
+		}
+		lines = append(lines, named)
+	}
+	return errors.New(strings.Join(lines, "\n"))
 }
 
 // addTopic has alarms told to a topic that there is, or to an address by a new
@@ -214,13 +246,14 @@ func text[T ~string](to *T) func(string) error {
 	}
 }
 
-func number(to *int) func(string) error {
+// number reads a whole number. below is what is said of those below 0.
+func number(to *int, below ...string) func(string) error {
 	return func(text string) (err error) {
 		if *to, err = strconv.Atoi(text); err != nil {
 			return fmt.Errorf("%q is not a whole number", text)
 		}
 		if *to == 0 {
-			return errors.New("0 would mean the default: leave the key out, or see what stands for none")
+			return errors.New("0 would mean the default, for which the key is left out" + strings.Join(below, ""))
 		}
 		return nil
 	}

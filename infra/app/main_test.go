@@ -80,27 +80,60 @@ func TestWrongContext(t *testing.T) {
 		context map[string]any
 		want    string
 	}{
-		"mistyped":  {map[string]any{"batchSise": "1"}, "context shardquota:batchSise: there is no such choice"},
-		"no number": {map[string]any{"batchSize": "many"}, `context shardquota:batchSize: "many" is not a whole number`},
-		"no truth":  {map[string]any{"paused": "soon"}, `context shardquota:paused: "soon" is neither true nor false`},
-		"zero":      {map[string]any{"usageDays": "0"}, "context shardquota:usageDays: 0 would mean the default"},
-		"a list":    {map[string]any{"windows": []string{"hourly"}}, "context shardquota:windows: give it as a text"},
+		"mistyped":          {map[string]any{"batchSise": "1"}, "context shardquota:batchSise: there is no such choice"},
+		"no number":         {map[string]any{"batchSize": "many"}, `context shardquota:batchSize: "many" is not a whole number`},
+		"no truth":          {map[string]any{"paused": "soon"}, `context shardquota:paused: "soon" is neither true nor false`},
+		"zero":              {map[string]any{"usageDays": "0"}, "context shardquota:usageDays: 0 would mean the default, for which the key is left out; -1 stands for ever"},
+		"no window":         {map[string]any{"windowSeconds": "0"}, "context shardquota:windowSeconds: 0 would mean the default, for which the key is left out; -1 stands for none"},
+		"no memory":         {map[string]any{"memoryMB": "0"}, "context shardquota:memoryMB: 0 would mean the default, for which the key is left out\n"},
+		"a projection":      {map[string]any{"projection": "KEYS"}, `context shardquota:projection is "KEYS", none of ["ALL" "KEYS_ONLY"]`},
+		"a list of windows": {map[string]any{"windows": "weekly"}, "the list shardquota:windows: "},
+		"a name and a tag":  {map[string]any{"tableName": "x", "namespaceTag": "a b"}, "context shardquota:tableName is \"x\", not as |[A-Za-z0-9_.-]{3,255}\ncontext shardquota:namespaceTag is \"a b\", not as "},
+		"a list":            {map[string]any{"windows": []string{"hourly"}}, "context shardquota:windows: give it as a text"},
 		"encryption of an existing table": {map[string]any{
 			"tableArn": "arn:aws:dynamodb:eu-west-1:111122223333:table/t", "streamArn": "arn:aws:dynamodb:eu-west-1:111122223333:table/t/stream/1", "encryption": "AWS_MANAGED",
 		}, "the properties of Table have no effect"},
 		"no tag":         {map[string]any{"tags": "team"}, `context shardquota:tags: "team" is not name=value`},
 		"several":        {map[string]any{"paused": "soon", "x": "y", "memoryMB": "1.5"}, "memoryMB: \"1.5\" is not a whole number\ncontext shardquota:paused"},
-		"out of range":   {map[string]any{"parallel": "11"}, "Mapping.Parallel is 11, not within 1 and 10"},
+		"out of range":   {map[string]any{"parallel": "11"}, "context shardquota:parallel is 11, not within 1 and 10"},
 		"half a table":   {map[string]any{"tableArn": "arn:aws:dynamodb:eu-west-1:111122223333:table/t"}, "go together"},
 		"two ways":       {map[string]any{"alarmEmail": "a@b.c", "alarmTopicArn": "arn:aws:sns:eu-west-1:111122223333:t"}, "exclude each other"},
-		"no manifest":    {map[string]any{"limits": "nowhere.yaml"}, "the file Limits.File: open nowhere.yaml: no such file"},
+		"no manifest":    {map[string]any{"limits": "nowhere.yaml"}, "the file shardquota:limits: open nowhere.yaml: no such file"},
 		"no limits":      {map[string]any{"limitsRetain": "true"}, "are nothing without shardquota:limits"},
 		"table and more": {map[string]any{"tableArn": "arn:t", "streamArn": "arn:t/stream/1", "projection": "KEYS_ONLY"}, "the properties of Table have no effect"},
 	} {
 		err := build(withContext(c.context))
-		if err == nil || !strings.Contains(err.Error(), c.want) {
+		if err == nil || !strings.Contains(err.Error()+"\n", c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Every property that a check names has a key by which it is told.
+func TestAsTyped(t *testing.T) {
+	p := infra.Props{NamespaceTag: " ", Limits: &infra.Limits{File: "nowhere"}}
+	p.Table.Name, p.Table.Projection, p.Table.Encryption, p.Table.MaxReadUnits, p.Table.MaxWriteUnits = " ", "x", "x", -1, -1
+	p.Function = infra.FunctionProps{
+		MemoryMB: -1, TimeoutSeconds: -1, ReservedConcurrency: -1, Concurrency: -1, UsageDays: 1 << 40, LogRetention: "x", LogLevel: "x", Windows: []string{"x"},
+	}
+	p.Mapping = infra.MappingProps{BatchSize: -1, WindowSeconds: 301, Parallel: -1, Retries: -1, MaxAgeHours: -1, KeepDays: -1}
+	keys := map[string]bool{}
+	for _, s := range (&choices{}).settings() {
+		keys[s.key] = true
+	}
+	lines := strings.Split(asTyped(p.Check()).Error(), "\n")
+	if len(lines) != 21 {
+		t.Errorf("%d lines: %q", len(lines), lines)
+	}
+	for _, line := range lines {
+		_, rest, ok := strings.Cut(line, prefix)
+		key := strings.FieldsFunc(rest, func(r rune) bool { return r == ' ' || r == ':' })
+		if !ok || !keys[key[0]] {
+			t.Errorf("%q names no key", line)
+		}
+	}
+	if err := asTyped(nil); err != nil {
+		t.Errorf("nothing is wrong: %v", err)
 	}
 }
 

@@ -1,6 +1,8 @@
 package manifest
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/shardquota/shardquota/limiter"
 	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
 )
 
 // limits reads the limits of a level.
@@ -25,8 +28,8 @@ func (r *reader) limits(n *yaml.Node) ([]limiter.Limit, error) {
 	}
 	var limits []limiter.Limit
 	for _, p := range pairs {
-		if _, err := limiter.Normal(limiter.PerSecond(p.key.Value, 1)); err != nil {
-			return nil, r.at(p.key, "%w: no limit has this name: a letter and up to 63 letters, digits and _ . - that is not reserved", limiter.ErrLimit)
+		if err := r.limitName(p.key); err != nil {
+			return nil, err
 		}
 		limit, err := r.limit(p.key.Value, p.value)
 		if err != nil {
@@ -44,6 +47,18 @@ func (r *reader) limits(n *yaml.Node) ([]limiter.Limit, error) {
 	return normal, nil
 }
 
+// limitName checks the name of a limit. Only one that is reserved is repeated.
+func (r *reader) limitName(key *yaml.Node) error {
+	if key.Value == quota.WriteMeter || !table.CanCount(key.Value) && key.Value != "" && !strings.Contains(key.Value, "#") {
+		return r.at(key, "%w: the name %q is reserved, as are %s and those of usage items' attributes: %s",
+			limiter.ErrLimit, key.Value, quota.WriteMeter, "PK, SK, GSI1PK, GSI1SK to GSI4PK, GSI4SK, ttl, entity_id, resource, window, window_start, total_events")
+	}
+	if _, err := limiter.Normal(limiter.PerSecond(key.Value, 1)); err != nil {
+		return r.at(key, "%w: no limit has this name: a letter and up to 63 letters, digits and _ . -", limiter.ErrLimit)
+	}
+	return nil
+}
+
 // shortLimit is a limit in one line: what it holds is what it refills by.
 var shortLimit = regexp.MustCompile(`^([1-9][0-9_]*) per (second|minute|hour|day)$`)
 
@@ -53,18 +68,9 @@ var units = map[string]time.Duration{"second": time.Second, "minute": time.Minut
 func (r *reader) limit(name string, n *yaml.Node) (limiter.Limit, error) {
 	limit := limiter.Limit{Name: name}
 	if n = resolved(n); n.Kind == yaml.ScalarNode {
-		said := shortLimit.FindStringSubmatch(n.Value)
-		if said == nil || n.ShortTag() != "!!str" {
-			return limit, r.at(n, "a limit is a mapping, or a text such as 60 per minute (or second, hour, day)")
-		}
-		tokens, err := decimal(said[1])
-		if err != nil {
-			return limit, r.at(n, "the number is too large")
-		}
-		limit.Capacity, limit.Refill, limit.Period = tokens, tokens, units[said[2]]
-		return limit, nil
+		return limit, r.short(&limit, n)
 	}
-	pairs, err := r.mapping(n, "capacity", "refill", "period", "resets", "window", "schedule", "zone", "soft", "division")
+	pairs, err := r.words(n, "capacity", "refill", "period", "resets", "window", "schedule", "zone", "soft", "division")
 	if err != nil {
 		return limit, err
 	}
@@ -74,6 +80,56 @@ func (r *reader) limit(name string, n *yaml.Node) (limiter.Limit, error) {
 		}
 	}
 	return limit, r.complete(&limit, n, pairs)
+}
+
+// short reads a limit in one line.
+func (r *reader) short(limit *limiter.Limit, n *yaml.Node) error {
+	said := shortLimit.FindStringSubmatch(n.Value)
+	if said == nil || n.ShortTag() != "!!str" {
+		return r.at(n, "a limit is a mapping, or a text such as 60 per minute (or second, hour, day)%s", hint(n))
+	}
+	tokens, err := decimal(said[1])
+	if err != nil {
+		return r.at(n, "the number is too large")
+	}
+	limit.Capacity, limit.Refill, limit.Period = tokens, tokens, units[said[2]]
+	return nil
+}
+
+// longLimit is what may be meant for a quota: a number alone, or one for a period
+// that is no duration.
+var longLimit = regexp.MustCompile(`^([1-9][0-9_]{0,20})(?: per (week|month|year))?$`)
+
+// hint is the quota that a text which is no limit may mean, "" where it means none.
+func hint(n *yaml.Node) string {
+	said, nick := longLimit.FindStringSubmatch(n.Value), nicknames[n.Value]
+	switch {
+	case said != nil:
+		period := cmp.Or(said[2], "month")
+		return quotaHint(period, said[1], quotas[period])
+	case nick.cron != "":
+		return quotaHint(nick.period, "1000000", nick.cron)
+	}
+	return ""
+}
+
+func quotaHint(period, capacity, cron string) string {
+	article := "a"
+	if period == "hour" {
+		article = "an"
+	}
+	return fmt.Sprintf("; for %s %s: {capacity: %s, resets: [%q]}", article, period, capacity, cron)
+}
+
+// quotas are the resets of periods that differ in length.
+var quotas = map[string]string{"week": "0 0 * * 1", "month": "0 0 1 * *", "year": "0 0 1 1 *"}
+
+// nickname is a cron expression that others have a name for.
+type nickname struct{ period, cron string }
+
+var nicknames = map[string]nickname{
+	"@yearly": {"year", "0 0 1 1 *"}, "@annually": {"year", "0 0 1 1 *"}, "@monthly": {"month", "0 0 1 * *"}, "@weekly": {"week", "0 0 * * 0"},
+	"@daily": {"day", "0 0 * * *"}, "@midnight": {"day", "0 0 * * *"}, "@hourly": {"hour", "0 * * * *"},
 }
 
 var divisions = map[string]quota.Division{"divided": quota.Divided, "replicated": quota.Replicated, "gathered": quota.Gathered}
@@ -146,6 +202,9 @@ func (r *reader) resets(n *yaml.Node) ([]string, error) {
 		if crons[i], err = r.text(node); err != nil {
 			return nil, err
 		}
+		if nick := nicknames[crons[i]]; nick.cron != "" {
+			return nil, r.at(node, "%w: %s is no cron expression here: write %q", limiter.ErrLimit, crons[i], nick.cron)
+		}
 		if _, err := quota.NewResets("", crons[i]); err != nil && strings.Trim(crons[i], "* \t") != "" {
 			return nil, r.at(node, "%w: %w", limiter.ErrLimit, err)
 		}
@@ -160,7 +219,7 @@ func (r *reader) schedule(n *yaml.Node) ([]quota.Entry, error) {
 	}
 	entries := make([]quota.Entry, len(nodes))
 	for i, node := range nodes {
-		pairs, err := r.mapping(node, "cron", "scale", "capacity", "refill", "period")
+		pairs, err := r.words(node, "cron", "scale", "capacity", "refill", "period")
 		if err != nil {
 			return nil, err
 		}

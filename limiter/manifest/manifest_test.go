@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -79,11 +80,11 @@ func (c *counted) Replace(ctx context.Context, item table.Item) error {
 	return c.Client.Replace(ctx, item)
 }
 
-func (c *counted) Remove(ctx context.Context, pk, sk string) error {
+func (c *counted) Remove(ctx context.Context, pk, sk string, expect ...table.Term) (bool, error) {
 	if err := c.note("remove", pk); err != nil {
-		return err
+		return false, err
 	}
-	return c.Client.Remove(ctx, pk, sk)
+	return c.Client.Remove(ctx, pk, sk, expect...)
 }
 
 func newMemory() table.Client { return memory.New().Client() }
@@ -142,11 +143,16 @@ func (w *world) export() *Manifest {
 	return m
 }
 
-// shows compares what a plan prints, with the ids.
+// shows compares what a plan prints, with the ids and without lines.
 func (w *world) shows(plan *Plan, want string) {
 	w.Helper()
+	shown := *plan
+	shown.Changes = slices.Clone(plan.Changes)
+	for i := range shown.Changes {
+		shown.Changes[i].Line = 0
+	}
 	var b strings.Builder
-	w.noError(plan.Print(&b, func(entity string) string { return entity }))
+	w.noError(shown.Print(&b, func(entity string) string { return entity }))
 	if b.String() != want {
 		w.Errorf("the plan is\n%s\nnot\n%s", b.String(), want)
 	}
@@ -285,5 +291,23 @@ func TestNotWritten(t *testing.T) {
 		if !errors.Is(err, ErrManifest) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), acme) || b.Len() != 0 {
 			t.Errorf("%s: got %v and %q", says, err, b.String())
 		}
+	}
+}
+
+// A plan names the lines of what the manifest names, and of nothing else.
+func TestPrintLines(t *testing.T) {
+	plan := &Plan{Changes: []Change{
+		{At: limiter.ForAll(), Kind: Added, Line: 2},
+		{At: limiter.ForResource(model), Kind: Unchanged, Line: 7},
+		{At: limiter.ForEntity(acme), Kind: Changed, Line: 12},
+		{At: limiter.For(acme, model), Kind: Removed},
+	}}
+	var b strings.Builder
+	if err := plan.Print(&b, func(string) string { return "entity-1" }); err != nil {
+		t.Fatal(err)
+	}
+	const want = "+ system (line 2)\n~ entity entity-1 (line 12)\n- entity entity-1, resource gpt-4\n\n1 to add, 1 to change, 1 to remove, 1 unchanged\n"
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
 }

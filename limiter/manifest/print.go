@@ -61,8 +61,15 @@ func (p *Plan) Print(w io.Writer, names Names) error {
 	return out.Flush()
 }
 
-// Title is the change's first line in a plan.
-func (c Change) Title(names Names) string { return marks[c.Kind] + " " + levelName(c.At, names) }
+// Title is the change's first line in a plan: its mark, the level, and the line of
+// the manifest that names it, where one does.
+func (c Change) Title(names Names) string {
+	title := marks[c.Kind] + " " + levelName(c.At, names)
+	if c.Line > 0 {
+		title += fmt.Sprintf(" (line %d)", c.Line)
+	}
+	return title
+}
 
 // String is the field as a plan prints it, with its mark.
 func (f Field) String() string {

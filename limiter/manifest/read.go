@@ -89,13 +89,13 @@ func (r *reader) parse(text []byte) (*yaml.Node, error) {
 	case errors.Is(err, io.EOF):
 		return nil, r.fault(1, 1, errors.New("it is empty"))
 	case err != nil:
-		return nil, r.syntax(err)
+		return nil, r.syntax(err, text)
 	}
 	switch err := loader.Load(&next); {
 	case err == nil:
 		return nil, r.at(&next, "a second document begins")
 	case !errors.Is(err, io.EOF):
-		return nil, r.syntax(err)
+		return nil, r.syntax(err, text)
 	}
 	if document.Kind != yaml.DocumentNode || len(document.Content) != 1 {
 		return nil, r.at(&document, "it is no document")
@@ -106,14 +106,25 @@ func (r *reader) parse(text []byte) (*yaml.Node, error) {
 // quotedText is what an error of the library quotes of the file.
 var quotedText = regexp.MustCompile(`["'` + "`" + `].*["'` + "`" + `]`)
 
-// syntax is an error of the library, without what it quotes.
-func (r *reader) syntax(err error) error {
+// unquotedNick is a nickname of a cron expression, which YAML does not take
+// unquoted.
+var unquotedNick = regexp.MustCompile(`^@[a-z]+`)
+
+// syntax is an error of the library in a text, without what it quotes.
+func (r *reader) syntax(err error, file []byte) error {
 	var load *yaml.LoadError
 	if !errors.As(err, &load) {
 		return r.fault(1, 1, errors.New("it cannot be read as YAML"))
 	}
 	text := quotedText.ReplaceAllString(load.Message, "…")
-	return r.fault(max(load.Mark.Line, 1), max(load.Mark.Column, 1), fmt.Errorf("it is no YAML: %s", text))
+	line, column := max(load.Mark.Line, 1), max(load.Mark.Column, 1)
+	if lines := strings.Split(string(file), "\n"); line <= len(lines) && column <= len(lines[line-1]) {
+		nick := nicknames[unquotedNick.FindString(lines[line-1][column-1:])]
+		if nick.cron != "" {
+			text += quotaHint(nick.period, "1000000", nick.cron)
+		}
+	}
+	return r.fault(line, column, fmt.Errorf("it is no YAML: %s", text))
 }
 
 // pair is a key of a mapping and its value.
@@ -123,7 +134,43 @@ type pair struct {
 }
 
 // mapping returns what a mapping holds, with known keys only where any are given.
+// An unknown one may be an entity's id in the wrong place: it is repeated where it
+// is a word of manifests, or nearly one.
 func (r *reader) mapping(n *yaml.Node, known ...string) ([]pair, error) {
+	return r.keyed(n, nearly, known)
+}
+
+// words is a mapping within a limit, where no entity's id belongs: an unknown key
+// that is a word is repeated.
+func (r *reader) words(n *yaml.Node, known ...string) ([]pair, error) {
+	return r.keyed(n, func(key string) bool { return word.MatchString(key) || nearly(key) }, known)
+}
+
+var word = regexp.MustCompile(`^[A-Za-z_]{1,20}$`)
+
+// vocabulary are the words of manifests.
+var vocabulary = []string{
+	"namespace", "system", "resources", "entities", "limits", "access", "cascade", "enabled", "disabled", "bypass",
+	"capacity", "refill", "period", "resets", "window", "schedule", "zone", "soft", "division", "cron", "scale",
+}
+
+// nearly reports whether a text is a word of manifests but for a letter that is
+// missing, that is too much or that is another, and case.
+func nearly(text string) bool {
+	return slices.ContainsFunc(vocabulary, func(word string) bool {
+		a, b := strings.ToLower(text), word
+		for a != "" && b != "" && a[0] == b[0] {
+			a, b = a[1:], b[1:]
+		}
+		for a != "" && b != "" && a[len(a)-1] == b[len(b)-1] {
+			a, b = a[:len(a)-1], b[:len(b)-1]
+		}
+		return len(a) <= 1 && len(b) <= 1
+	})
+}
+
+// keyed is a mapping of whose unknown keys those that are safe are repeated.
+func (r *reader) keyed(n *yaml.Node, safe func(key string) bool, known []string) ([]pair, error) {
 	if n = resolved(n); n.Kind != yaml.MappingNode {
 		return nil, r.at(n, "a mapping belongs here, not %s", kindOf(n))
 	}
@@ -140,7 +187,11 @@ func (r *reader) mapping(n *yaml.Node, known ...string) ([]pair, error) {
 		case twice:
 			return nil, r.at(n.Content[i], "the key is there twice, first on line %d", line)
 		case len(known) > 0 && !slices.Contains(known, key.Value):
-			return nil, r.at(n.Content[i], "unknown key; there may be %s", strings.Join(known, ", "))
+			name := ""
+			if safe(key.Value) {
+				name = fmt.Sprintf(" %q", key.Value)
+			}
+			return nil, r.at(n.Content[i], "unknown key%s; there may be %s", name, strings.Join(known, ", "))
 		}
 		seen[key.Value] = n.Content[i].Line
 		pairs = append(pairs, pair{&yaml.Node{Value: key.Value, Line: n.Content[i].Line, Column: n.Content[i].Column}, value})

@@ -32,16 +32,23 @@ var malformed = []struct{ says, text string }{
 	{"1:3: a key is a text, not a list", "? [a]\n: b\n"},
 	{"1:1: a key is a text, not nothing", "~: b\n"},
 	{"1:1: a key is a text, not a value of another type", "!x namespace: b\n"},
-	{"2:3: unknown key; there may be limits", "system:\n  access: disabled\n"},
-	{"3:5: unknown key; there may be limits, access, cascade", "resources:\n  gpt-4:\n    disabled: true\n"},
+	{"2:3: unknown key \"access\"; there may be limits", "system:\n  access: disabled\n"},
+	{"3:5: unknown key \"disabled\"; there may be limits, access, cascade", "resources:\n  gpt-4:\n    disabled: true\n"},
 	{"3:5: unknown key; there may be limits, access, cascade, resources", "entities:\n  sk-live-acme:\n    sk-live-acme: {}\n"},
-	{"4:7: unknown key; there may be capacity, refill, period, resets, window, schedule, zone, soft, division", limitOf("refil: 5")},
-	{"4:20: unknown key; there may be cron, scale, capacity, refill, period", "system:\n  limits:\n    x: {capacity: 1,\n      schedule: [{ tz: UTC}]}\n"},
+	{"4:7: unknown key \"refil\"; there may be capacity, refill, period, resets, window, schedule, zone, soft, division", limitOf("refil: 5")},
+	{"4:20: unknown key \"tz\"; there may be cron, scale, capacity, refill, period", "system:\n  limits:\n    x: {capacity: 1,\n      schedule: [{ tz: UTC}]}\n"},
+
+	{"1:1: unknown key \"Namespaces\"; there may be namespace,", "Namespaces: a\n"},
+	{"4:7: unknown key \"limit\"; there may be limits", "resources:\n  gpt-4:\n    cascade: true\n    ? limit\n    : 5\n"},
+	{"3:5: unknown key; there may be limits", "resources:\n  gpt-4:\n    sk-live-acme: {limits: {x: 5 per minute}}\n"},
+	{"3:5: unknown key; there may be limits", "resources:\n  gpt-4:\n    acme: {limits: {x: 5 per minute}}\n"},
+	{"4:7: unknown key; there may be capacity", limitOf("sk-live-acme: 5")},
+	{"4:7: unknown key \"Capacity\"; there may be capacity", limitOf("Capacity: 5")},
 
 	// Names.
 	{"2:3: an entity's id has up to 256 letters", "entities:\n  'sk/live': {access: bypass}\n"},
 	{"2:3: a resource has up to 64 letters", "resources:\n  4gpt: {access: bypass}\n"},
-	{"1:34: malformed limit: no limit has this name", "resources: {gpt-4: { limits:   { wcu: 5 per minute}}}"},
+	{`1:34: malformed limit: the name "wcu" is reserved, as are wcu and those of usage items' attributes: PK, SK, `, "resources: {gpt-4: { limits:   { wcu: 5 per minute}}}"},
 	{"1:20: malformed limit: no limit has this name", "system: { limits: {a b: 5 per minute}}"},
 
 	// Values.
@@ -56,6 +63,15 @@ var malformed = []struct{ says, text string }{
 	{"1:29: true or false belongs here, not a text", "resources: {gpt: { cascade: 'true'}}"},
 	{"3:8: a limit is a mapping, or a text such as 60 per minute", "system:\n  limits:\n    x: 5\n"},
 	{"3:8: a limit is a mapping, or a text such as 60 per minute", "system:\n  limits:\n    x: 5 per week\n"},
+	{"3:8: a limit is a mapping, or a text such as 60 per minute (or second, hour, day)\n", "system:\n  limits:\n    x: sk-live-acme\n"},
+	{`3:8: a limit is a mapping, or a text such as 60 per minute (or second, hour, day); for a month: {capacity: 1000000, resets: ["0 0 1 * *"]}`, "system:\n  limits:\n    x: 1000000 per month\n"},
+	{`3:8: a limit is a mapping, or a text such as 60 per minute (or second, hour, day); for a month: {capacity: 1_000, resets: ["0 0 1 * *"]}`, "system:\n  limits:\n    x: 1_000\n"},
+	{`3:8: a limit is a mapping, or a text such as 60 per minute (or second, hour, day); for a week: {capacity: 5, resets: ["0 0 * * 1"]}`, "system:\n  limits:\n    x: 5 per week\n"},
+	{`3:8: a limit is a mapping, or a text such as 60 per minute (or second, hour, day); for a year: {capacity: 5, resets: ["0 0 1 1 *"]}`, "system:\n  limits:\n    x: 5 per year\n"},
+	{`3:8: a limit is a mapping, or a text such as 60 per minute (or second, hour, day); for a month: {capacity: 1000000, resets: ["0 0 1 * *"]}`, "system:\n  limits:\n    x: '@monthly'\n"},
+	{`4:16: malformed limit: @hourly is no cron expression here: write "0 * * * *"`, limitOf("resets: ['@hourly']")},
+	{`3:8: it is no YAML: found character that cannot start any token; for a month: {capacity: 1000000, resets: ["0 0 1 * *"]}`, "system:\n  limits:\n    x: @monthly\n"},
+	{"3:8: it is no YAML: found character that cannot start any token\n", "system:\n  limits:\n    x: @acme\n"},
 	{"3:8: the number is too large", "system:\n  limits:\n    x: 99999999999999999999 per minute\n"},
 	{"4:17: a whole number belongs here", limitOf("capacity: 1.5")},
 	{"4:17: a whole number belongs here", limitOf("capacity: '5'")},
@@ -102,12 +118,31 @@ func TestMalformed(t *testing.T) {
 		switch {
 		case m != nil || !errors.Is(err, ErrManifest):
 			t.Errorf("%q: got %v, %v", test.text, m, err)
-		case !strings.HasPrefix(err.Error(), "limits.yaml:"+test.says):
+		case !strings.HasPrefix(err.Error()+"\n", "limits.yaml:"+test.says):
 			t.Errorf("%q:\n got %v\nwant %s", test.text, err, test.says)
 		case strings.Contains(err.Error(), acme):
 			t.Errorf("%q: an id is in %v", test.text, err)
 		case strings.Contains(test.says, "malformed limit") != errors.Is(err, limiter.ErrLimit):
 			t.Errorf("%q: %v is a limit's error: %v", test.text, err, errors.Is(err, limiter.ErrLimit))
+		}
+	}
+}
+
+// Every name that is said to be reserved is, and is said to be.
+func TestReservedNames(t *testing.T) {
+	_, err := Read(strings.NewReader("system: {limits: {ttl: 5 per minute}}"), "f")
+	if err == nil {
+		t.Fatal("ttl is a limit")
+	}
+	_, list, ok := strings.Cut(strings.ReplaceAll(err.Error(), " to ", ", GSI2PK, GSI2SK, GSI3PK, GSI3SK, "), "attributes: ")
+	names := append(strings.Split(list, ", "), "wcu")
+	if !ok || len(names) != 17 {
+		t.Fatalf("got %q", names)
+	}
+	for _, name := range names {
+		_, err := Read(strings.NewReader("system: {limits: {"+name+": 5 per minute}}"), "f")
+		if want := fmt.Sprintf("f:1:19: malformed limit: the name %q is reserved, ", name); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: got %v", name, err)
 		}
 	}
 }

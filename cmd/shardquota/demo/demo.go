@@ -49,8 +49,9 @@ type Frame struct {
 	Rejected int64
 	Counted  int64    // tokens that usage items hold, millitokens
 	Pending  int      // records of the stream that are not processed yet
-	Rate     float64  // uses a second that the customer asks for
-	News     []string // what the aggregator did since the frame before
+	Asked    int64    // uses that the customer has asked for
+	News     []string // what became of shards since the frame before
+	Count    int      // of shards, made or not, as the news have it
 	Shards   []table.Sibling
 	Ledger   quota.Row
 	Done     bool
@@ -68,9 +69,11 @@ type Demo struct {
 
 	admitted, rejected atomic.Int64
 
-	mu      sync.Mutex // of what follows
-	counted int64
-	news    []string
+	mu        sync.Mutex // of what follows
+	counted   int64
+	processed int // records
+	news      []string
+	count     int // of shards
 }
 
 // New sets a demo up.
@@ -86,8 +89,35 @@ func New(ctx context.Context, config Config) (*Demo, error) {
 	d := &Demo{config: config, store: store, limiter: l, stream: &stream{}}
 	d.agg = &aggregator.Aggregator{Store: store, Windows: []events.Window{events.Hourly}}
 	d.group = table.Group{Namespace: namespace, Entity: entity, Resource: resource}
-	store.Watch(d.stream.write)
+	store.Watch(d.written)
 	return d, nil
+}
+
+// written is told of every write of the table.
+func (d *Demo) written(old, new table.Item) {
+	d.stream.write(old, new)
+	key := d.group.At(0)
+	if pk, sk := new.Key(); pk != key.PK() || sk != table.StateSK {
+		return
+	}
+	count, err := new.ShardCount()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err != nil || count == d.count {
+		return
+	}
+	if d.count > 0 {
+		d.news = append(d.news, fmt.Sprintf("shard 0 ran hot: from %d to %s", d.count, sharded(count)))
+	}
+	d.count = count
+}
+
+// sharded is a number of shards.
+func sharded(n int) string {
+	if n == 1 {
+		return "1 shard"
+	}
+	return fmt.Sprintf("%d shards", n)
 }
 
 const (
@@ -124,16 +154,16 @@ func (d *Demo) Run(ctx context.Context, show func(Frame) error) error {
 
 // asked is how often the customer has asked by then: it starts slowly, and asks
 // twice as often every two seconds until it asks as often as it can.
-func (d *Demo) asked(elapsed time.Duration) (total, rate float64) {
+func (d *Demo) asked(elapsed time.Duration) float64 {
 	const first, doubles = 300.0, 2.0 // uses a second, seconds
 	grown := doubles * math.Log2(max(1, d.config.Rate/first))
 	t := elapsed.Seconds()
 	growing := min(t, grown)
-	total = first * doubles / math.Ln2 * (math.Exp2(growing/doubles) - 1)
+	total := first * doubles / math.Ln2 * (math.Exp2(growing/doubles) - 1)
 	if t > grown {
-		return total + d.config.Rate*(t-grown), d.config.Rate
+		total += d.config.Rate * (t - grown)
 	}
-	return total, first * math.Exp2(t/doubles)
+	return total
 }
 
 // ask has the clients use so often as the customer asks.
@@ -147,8 +177,7 @@ func (d *Demo) ask(ctx context.Context, uses chan<- struct{}) error {
 			return nil
 		case <-tick.C:
 		}
-		total, _ := d.asked(time.Since(d.started))
-		for ; made < total; made++ {
+		for total := d.asked(time.Since(d.started)); made < total; made++ {
 			select {
 			case uses <- struct{}{}:
 			case <-ctx.Done():
@@ -203,17 +232,11 @@ func (d *Demo) apply(ctx context.Context, records []events.Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, delivery := range deliveries {
-		change := delivery.Change
-		if change == nil {
-			continue
-		}
-		if d.config.Observe != nil {
+		if change := delivery.Change; change != nil && d.config.Observe != nil {
 			d.config.Observe(change.Time, change.Old, change.New)
 		}
-		if change.New.Shard == 0 && change.Old != nil && change.Old.Count < change.New.Count {
-			d.news = append(d.news, fmt.Sprintf("shard 0 ran hot: from %d to %d shards", change.Old.Count, change.New.Count))
-		}
 	}
+	d.processed += len(records)
 	for _, usage := range report.Usage {
 		d.counted += usage.Counters[limit]
 	}
@@ -256,21 +279,20 @@ func (d *Demo) watch(ctx context.Context, show func(Frame) error, stop func()) e
 
 // frame is how far the demo is now.
 func (d *Demo) frame() (Frame, error) {
-	elapsed := time.Since(d.started)
-	f := Frame{
-		Elapsed: elapsed, Now: time.Now().UnixMilli(), Pending: d.stream.length(),
-		Admitted: d.admitted.Load(), Rejected: d.rejected.Load(), Shards: make([]table.Sibling, quota.MaxShards),
-	}
-	_, f.Rate = d.asked(elapsed)
+	d.mu.Lock()
+	f := Frame{Counted: d.counted, News: d.news, Count: d.count, Shards: make([]table.Sibling, quota.MaxShards)}
+	processed := d.processed
+	d.news = nil
+	d.mu.Unlock()
+	f.Elapsed, f.Now, f.Pending = time.Since(d.started), time.Now().UnixMilli(), d.stream.length()-processed
+	f.Admitted, f.Rejected = d.admitted.Load(), d.rejected.Load()
+	f.Asked = max(int64(d.asked(f.Elapsed)), f.Admitted+f.Rejected)
 	var buckets []*quota.Bucket
 	for _, b := range d.store.Shards(d.group) {
 		f.Shards[b.Shard].Bucket = b
 		f.Consumed += b.Limit(limit).Consumed
 		buckets = append(buckets, &b.Bucket)
 	}
-	d.mu.Lock()
-	f.Counted, f.News, d.news = d.counted, d.news, nil
-	d.mu.Unlock()
 	var err error
 	if len(buckets) > 0 {
 		f.Ledger, err = quota.Audit(limit, buckets, f.Now)

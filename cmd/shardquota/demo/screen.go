@@ -16,15 +16,14 @@ import (
 
 // Screen shows frames: over one another in a terminal, else a line a second.
 type Screen struct {
-	out      io.Writer
-	columns  int // of the terminal, 0 where there is none
-	rows     int
-	config   Config
-	news     []string
-	drawn    int // lines of the last frame
-	told     time.Duration
-	admitted int64
-	at       time.Duration
+	out     io.Writer
+	columns int // of the terminal, 0 where there is none
+	rows    int
+	config  Config
+	news    []string
+	drawn   int // lines of the last frame
+	told    time.Duration
+	before  Frame // that rates were shown of last
 }
 
 // NewScreen shows on out, a terminal of so many columns and rows, or none where
@@ -73,8 +72,8 @@ const latest = 6
 
 func (s *Screen) frame(f Frame) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %4.1f s   asks %5.0f/s, gets %5.0f/s\n\n", strong.Render("One hot customer, one quota"), f.Elapsed.Seconds(), f.Rate, s.rate(f))
-	shards := shown(f.Shards)
+	fmt.Fprintf(&b, "%s  %4.1f s   %s\n\n", strong.Render("One hot customer, one quota"), f.Elapsed.Seconds(), s.rates(f))
+	shards := shown(f)
 	fit := min(shards, max(1, s.rows-latest-7)) // what is above the screen cannot be erased
 	for shard, sibling := range f.Shards[:fit] {
 		b.WriteString(s.shard(shard, sibling.Bucket))
@@ -96,19 +95,21 @@ func (s *Screen) frame(f Frame) string {
 	return text
 }
 
-// rate is how many uses a second were admitted since the frame before.
-func (s *Screen) rate(f Frame) float64 {
-	rate := float64(f.Admitted-s.admitted) / (f.Elapsed - s.at).Seconds()
-	s.admitted, s.at = f.Admitted, f.Elapsed
-	return rate
+// rates are how many uses a second were asked for and how many admitted since the
+// frame that they were shown of before.
+func (s *Screen) rates(f Frame) string {
+	span := (f.Elapsed - s.before.Elapsed).Seconds()
+	asked, admitted := float64(f.Asked-s.before.Asked), float64(f.Admitted-s.before.Admitted)
+	s.before = f
+	return fmt.Sprintf("asks %5.0f/s, gets %5.0f/s", asked/span, admitted/span)
 }
 
 // shown is how many shards there are, created or not.
-func shown(shards []table.Sibling) int {
-	if shards[0].Bucket == nil {
+func shown(f Frame) int {
+	if f.Shards[0].Bucket == nil {
 		return 0
 	}
-	return min(shards[0].Bucket.Count, len(shards))
+	return min(f.Count, len(f.Shards))
 }
 
 // width is that of a bar, characters.
@@ -127,10 +128,11 @@ func (s *Screen) shard(index int, b *table.Bucket) string {
 		faint.Render(strings.Repeat("·", max(0, width-len([]rune(bar))))), *l.Grant, table.Tokens(meter.Consumed))
 }
 
-// ledger is what became of all that was sold.
+// ledger is what became of all that was sold, and of what was asked for: what is
+// neither admitted nor rejected is under way or was not come to yet.
 func (s *Screen) ledger(f Frame) string {
-	return fmt.Sprintf("sold %d = used %s + held %s    rejected %d    counted %s, %d writes to go",
-		s.config.Quota, table.Tokens(f.Consumed), table.Tokens(f.Ledger.Held), f.Rejected, table.Tokens(f.Counted), f.Pending)
+	return fmt.Sprintf("sold %d = used %s + held %s    rejected %d, under way %d    counted %s, %d writes to go",
+		s.config.Quota, table.Tokens(f.Consumed), table.Tokens(f.Ledger.Held), f.Rejected, f.Asked-f.Admitted-f.Rejected, table.Tokens(f.Counted), f.Pending)
 }
 
 // line is a frame where nothing can be drawn over.
@@ -142,22 +144,22 @@ func (s *Screen) line(f Frame) string {
 	s.news = nil
 	if f.Elapsed-s.told >= time.Second {
 		s.told = f.Elapsed
-		text += fmt.Sprintf("%5.1f s %2d shards, asks %5.0f/s, gets %5.0f/s: %s\n", f.Elapsed.Seconds(), shown(f.Shards), f.Rate, s.rate(f), s.ledger(f))
+		text += fmt.Sprintf("%5.1f s %9s, %s: %s\n", f.Elapsed.Seconds(), sharded(shown(f)), s.rates(f), s.ledger(f))
 	}
 	return text
 }
 
 func (s *Screen) summary(f Frame) string {
 	var b strings.Builder
-	for shard, sibling := range f.Shards[:shown(f.Shards)] {
+	for shard, sibling := range f.Shards[:shown(f)] {
 		b.WriteString(s.shard(shard, sibling.Bucket))
 	}
 	verdict := good.Render("the ledger closes")
 	if f.Unsound() != nil {
 		verdict = bad.Render(f.Unsound().Error())
 	}
-	fmt.Fprintf(&b, "\nsold      %9d\nadmitted  %9d\nheld      %9s\ncounted   %9s  by the aggregator, each use once\nrejected  %9d\n\n%s in %.1f s: %d shards, conserved: %v\n",
-		s.config.Quota, f.Admitted, table.Tokens(f.Ledger.Held), table.Tokens(f.Counted), f.Rejected, verdict, f.Elapsed.Seconds(), shown(f.Shards), f.Ledger.Conserved)
+	fmt.Fprintf(&b, "\nsold      %9d\nadmitted  %9d\nheld      %9s\ncounted   %9s  by the aggregator, each use once\nrejected  %9d\n\n%s in %.1f s: %s, conserved: %v\n",
+		s.config.Quota, f.Admitted, table.Tokens(f.Ledger.Held), table.Tokens(f.Counted), f.Rejected, verdict, f.Elapsed.Seconds(), sharded(shown(f)), f.Ledger.Conserved)
 	return b.String()
 }
 

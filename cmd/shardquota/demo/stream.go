@@ -37,22 +37,22 @@ func (s *stream) write(old, new table.Item) {
 	s.written = append(s.written, write{old, new, time.Now().UnixMilli()})
 }
 
+// length is how many records there ever were.
 func (s *stream) length() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.written)
+	return s.number + len(s.written)
 }
 
 // next takes all records off the stream that there are.
 func (s *stream) next() ([]events.Record, error) {
 	s.mu.Lock()
-	taken := s.written
-	s.written = nil
+	taken, first := s.written, s.number+1
+	s.written, s.number = nil, s.number+len(taken)
 	s.mu.Unlock()
 	records := make([]events.Record, len(taken))
 	for i, w := range taken {
-		s.number++
-		record, err := w.record(s.number)
+		record, err := w.record(first + i)
 		if err != nil {
 			return nil, err
 		}

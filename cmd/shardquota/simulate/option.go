@@ -10,9 +10,10 @@ import (
 
 // Option is a way to divide a limit.
 type Option struct {
-	Name  string
-	Says  string
-	Drips bool // of limits that drip alone
+	Name    string
+	Says    string
+	Drips   bool // of limits that drip alone
+	Offered bool // a limit can be declared so
 
 	division quota.Division
 	draws    int   // shards that a use asks before it is rejected; 0 is 1
@@ -46,13 +47,13 @@ const (
 // Options are the ways to divide a limit, the undivided one first.
 func Options() []Option {
 	return []Option{
-		{Name: "undivided", Says: "one shard, however hot: what all are compared with", single: true},
-		{Name: "divided", Says: "1: capacity and refill by the shard count"},
-		{Name: "replicated", Says: "2: the whole capacity on each shard, the refill divided; a new shard begins with half of what another one holds, moved off it", Drips: true, division: quota.Replicated},
+		{Name: "undivided", Says: "one shard, however hot", single: true},
+		{Name: "divided", Says: "1: capacity and refill by the shard count", Offered: true},
+		{Name: "replicated", Says: "2: the whole capacity on each shard, the refill divided; a new shard begins with half of what another one holds, moved off it", Drips: true, Offered: true, division: quota.Replicated},
 		{Name: "replicated part", Says: "2: the same; a new shard begins with its part", Drips: true, division: quota.Replicated, start: atPart},
 		{Name: "replicated full", Says: "2: the same; a new shard begins full", Drips: true, division: quota.Replicated, start: atFull},
 		{Name: "replicated empty", Says: "2: the same; a new shard begins with nothing", Drips: true, division: quota.Replicated, start: atNothing},
-		{Name: "gathered", Says: "3: divided; of a quota what one shard is short of, and of a limit that drips what is more than its part, is taken off several in one transaction", division: quota.Gathered},
+		{Name: "gathered", Says: "3: divided; of a quota what one shard is short of, and of a limit that drips what is more than its part, is taken off several in one transaction", Offered: true, division: quota.Gathered},
 		{Name: "whole aside", Says: "3: divided; beside it one bucket of the whole capacity for large uses, with a shard's refill", aside: whole},
 		{Name: "capped", Says: "4: divided; no more shards than the largest use leaves room for", capped: true},
 		{Name: "half aside", Says: "5: half of it divided, half in one bucket that is asked for large uses and after a shard refused", aside: half},

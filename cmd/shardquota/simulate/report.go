@@ -38,8 +38,55 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return encoder.Encode(r)
 }
 
-// WriteText writes the tables for a terminal.
-func (r *Report) WriteText(w io.Writer) error { return r.write(w, aligned) }
+// WriteText writes the tables for a terminal, and below them what their columns
+// mean.
+func (r *Report) WriteText(w io.Writer) error {
+	if err := r.write(w, starred); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n"+legend())
+	return err
+}
+
+// starred is a sheet in columns, with the options marked that are offered.
+func starred(s *sheet) string {
+	marked := *s
+	marked.rows = slices.Clone(s.rows)
+	for i, row := range marked.rows {
+		if slices.ContainsFunc(Options(), func(o Option) bool { return o.Offered && o.Name == row[0] }) {
+			marked.rows[i] = append([]string{row[0] + " *"}, row[1:]...)
+		}
+	}
+	return aligned(&marked)
+}
+
+// terms are what the columns of workloads mean.
+var terms = [][2]string{
+	{"*", "is offered: a limit can be declared so, as its division. The others are what it was chosen from."},
+	{"tokens", "that were admitted"},
+	{"of one bucket", "of the tokens that one bucket admits which drips at every instant. A bucket in the table, \"undivided\" too, drips when it falls short: " +
+		"what it held since is spent, and then all that has dripped meanwhile is there, up to its capacity. After a pause that is more than 100 %, " +
+		"and never above two capacities and the refill."},
+	{"refused", "uses that were not admitted"},
+	{"needlessly", "of those refused: one bucket that had admitted the same until then had enough"},
+	{"for ever", "of those refused: larger than all that a shard can hold, so that waiting does not help"},
+	{"held", "the most that all shards held at once, of the capacity"},
+	{"over", "the most that was admitted at any time beyond one bucket, tokens"},
+	{"requests", "for a use in the mean, with all that is done for it; so are writes and reads, in units of DynamoDB"},
+	{"rate", "admitted in the last seconds, of the refill, less what was held before"},
+	{"busiest", "writes of the item that was written most often in that time, of those that it takes"},
+	{"oversized", "uses of more than a 32nd of the capacity that were admitted"},
+}
+
+func legend() string {
+	var b strings.Builder
+	b.WriteString("What the columns are\n")
+	for _, term := range terms {
+		says := strings.ReplaceAll(wrapped(term[1], 100), "\n", "\n"+strings.Repeat(" ", 17))
+		fmt.Fprintf(&b, "  %-13s  %s\n", term[0], says)
+	}
+	return b.String()
+}
 
 // WriteMarkdown writes the tables as docs/adr/0016 has them.
 func (r *Report) WriteMarkdown(w io.Writer) error { return r.write(w, markdown) }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/shardquota/shardquota/quota"
 )
 
 var update = flag.Bool("update", false, "write the record's figures anew; review each that changes")
@@ -210,7 +212,8 @@ func TestForms(t *testing.T) {
 	}
 	for form, lines := range map[string][]string{
 		text.String(): {
-			"Last tenth\n", "  option   tokens  of one bucket", "\n  divided     850         85.0 %      195", "What a use costs\n",
+			"Last tenth\n", "  option     tokens  of one bucket", "\n  divided *     850         85.0 %      195", "What a use costs\n",
+			"\nWhat the columns are\n  *              is offered", "\n  needlessly     of those refused: one bucket ",
 		},
 		marked.String(): {
 			"### Last tenth\n\na quota of 10,000", "| option | tokens | of one bucket |", "|---|---|", "| divided | 850 | 85.0 % | 195 |", "| divided | 1, 1 w, 0 r | - |",
@@ -222,8 +225,37 @@ func TestForms(t *testing.T) {
 			}
 		}
 	}
+	if strings.Contains(marked.String(), "What the columns") || strings.Contains(marked.String(), " * ") {
+		t.Errorf("the markdown has the legend or its marks:\n%s", marked.String())
+	}
 	if got := wrapped("one two three four", 9); got != "one two\nthree\nfour" {
 		t.Errorf("wrapped: %q", got)
+	}
+}
+
+// TestLegend knows every column of a workload, and the options that are marked are
+// the divisions that a limit can have.
+func TestLegend(t *testing.T) {
+	report := &Report{}
+	for _, w := range Workloads() {
+		report.Results = append(report.Results, Result{Workload: w.Name, Option: "divided", LargeAsked: 1, Asked: 1, Ideal: []int64{1}})
+	}
+	said := legend()
+	for _, w := range Workloads() {
+		for _, column := range report.workload(&w).rows[0][1:] {
+			if column != "writes" && column != "reads" && !strings.Contains(said, "\n  "+column+"  ") {
+				t.Errorf("%s: the column %s is not in\n%s", w.Name, column, said)
+			}
+		}
+	}
+	var offered []quota.Division
+	for _, o := range Options() {
+		if o.Offered {
+			offered = append(offered, o.division)
+		}
+	}
+	if want := []quota.Division{quota.Divided, quota.Replicated, quota.Gathered}; !slices.Equal(offered, want) {
+		t.Errorf("offered are %q, want %q", offered, want)
 	}
 }
 
