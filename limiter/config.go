@@ -139,10 +139,11 @@ type resolved struct {
 	cascade *bool // nil leaves it to the entity
 }
 
-// resolve puts the levels together, the first first. The error wraps
-// ErrUndefined or ErrLimit.
+// resolve puts the levels together, the first first. The error wraps ErrUndefined
+// or ErrLimit; access and cascade are what holds then too.
 func resolve(group table.Group, stored []config, coded []Limit) (resolved, error) {
 	var r resolved
+	var invalid error
 	for i, c := range stored {
 		if r.access == Inherit {
 			r.access = c.access
@@ -150,15 +151,15 @@ func resolve(group table.Group, stored []config, coded []Limit) (resolved, error
 		if r.cascade == nil {
 			r.cascade = c.cascade
 		}
-		if r.limits != nil {
+		if r.limits != nil || invalid != nil {
 			continue
 		}
-		if c.invalid != nil {
-			return r, c.invalid
-		}
-		if len(c.limits) > 0 {
+		if invalid = c.invalid; invalid == nil && len(c.limits) > 0 {
 			r.limits, r.own = c.limits, i < 2
 		}
+	}
+	if invalid != nil {
+		return r, invalid
 	}
 	if r.limits == nil {
 		r.limits, r.coded = coded, true

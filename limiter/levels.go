@@ -38,8 +38,9 @@ func (r Rules) Equal(other Rules) bool {
 type Stored struct {
 	At Level
 	Rules
-	Invalid error // why the limits cannot be read, of which there are none then; wraps ErrLimit
-	Pending bool  // a Replace was stored, and perhaps not brought to all buckets
+	Owner   string // who declares the level, "" for nobody; Replace stores what is here
+	Invalid error  // why the limits cannot be read, of which there are none then; wraps ErrLimit
+	Pending bool   // a Replace was stored, and perhaps not brought to all buckets
 
 	item table.Item
 }
@@ -149,21 +150,28 @@ func (l *Limiter) Stored(ctx context.Context, levels ...Level) ([]Stored, error)
 		if levels[i] == ForAll() {
 			rules.Access, rules.Cascade = Inherit, nil
 		}
-		stored[i] = Stored{At: levels[i], Rules: rules, Invalid: c.invalid, Pending: item[attrPending] != nil, item: item}
+		stored[i] = Stored{
+			At: levels[i], Rules: rules, Owner: item.Text(attrOwner), Invalid: c.invalid, Pending: item[attrPending] != nil, item: item,
+		}
 	}
 	return stored, nil
 }
 
-// attrPending is on the item of a level from when a Replace is stored to when
-// all buckets have it, so that one that is cut short is seen.
-const attrPending = "spread_pending"
+const (
+	// attrPending is on the item of a level from when a Replace is stored to when
+	// all buckets have it, so that one that is cut short is seen.
+	attrPending = "spread_pending"
+	// attrOwner says who declares a level. It stays when others change the level.
+	attrOwner = "declared_by"
+)
 
 // Replace stores rules on a level in place of all that it said when it was read,
 // in one write, and brings them to the buckets that it decides about. Empty rules
 // take away what the level says. It fails with ErrStale, and changes nothing, where
 // the level is stored otherwise by now. What becomes of used quotas is as with
 // SetLimits. Where it fails after it stored them, the level is Pending until it is
-// read and replaced again.
+// read and replaced again; but not where empty rules reached all buckets that can
+// be read, so that nothing is left of the level.
 func (l *Limiter) Replace(ctx context.Context, read Stored, rules Rules) error {
 	if err := errors.Join(read.At.check(), rules.check(read.At)); err != nil {
 		return err
@@ -176,11 +184,14 @@ func (l *Limiter) Replace(ctx context.Context, read Stored, rules Rules) error {
 		return fmt.Errorf("store limits: %w", err)
 	}
 	l.configs.cache.Remove(read.At.key(l.namespace))
-	if err := l.spread(ctx, read.At.scope(l.namespace)); err != nil {
-		return fmt.Errorf("stored, but not brought to all buckets: %w", err)
+	spread := l.spread(ctx, read.At.scope(l.namespace))
+	if spread == nil || errors.Is(spread, ErrUnreadable) && rules.Empty() {
+		if err := l.finish(ctx, read.At, to); err != nil {
+			return fmt.Errorf("stored and brought to all buckets, but not marked so: %w", err)
+		}
 	}
-	if err := l.finish(ctx, read.At, to); err != nil {
-		return fmt.Errorf("stored and brought to all buckets, but not marked so: %w", err)
+	if spread != nil {
+		return fmt.Errorf("stored, but not brought to all buckets: %w", spread)
 	}
 	return nil
 }
@@ -198,8 +209,7 @@ func (r Rules) check(at Level) error {
 }
 
 // restate writes the item of a level, marked as pending, if it still is as it was
-// read, and returns what is stored then. A level that comes is registered first:
-// one that is registered in vain hides nothing.
+// read, and returns what is stored then.
 func (l *Limiter) restate(ctx context.Context, read Stored, rules Rules) (table.Item, error) {
 	now, err := l.table.Items(ctx, []table.ItemKey{read.At.key(l.namespace)})
 	if err != nil {
@@ -208,31 +218,23 @@ func (l *Limiter) restate(ctx context.Context, read Stored, rules Rules) (table.
 	if !sameItem(now[0], read.item) {
 		return nil, ErrStale
 	}
-	to := l.restated(read, rules)
+	to, done := l.restated(read, rules), false
 	if read.item == nil {
-		err = l.register(ctx, read.At, nil, to)
+		done, err = l.enter(ctx, read.At, to)
+	} else {
+		done, err = l.put(ctx, read.item, to)
 	}
-	if err != nil {
-		return nil, err
-	}
-	done, err := l.put(ctx, read.item, to)
 	if err == nil && !done {
 		err = ErrStale
-		if read.item == nil && read.At.entity != "" { // which is counted, where a resource is there once for all
-			err = errors.Join(err, l.register(ctx, read.At, to, table.Item{}))
-		}
 	}
 	return to, err
 }
 
-// restated is the item of a level with other rules, marked as pending. Its version
-// makes one of two writes at once fail, whatever they change.
+// restated is the item of a level with other rules, marked as pending.
 func (l *Limiter) restated(read Stored, rules Rules) table.Item {
 	to, version := read.At.item(l.namespace), whole(1)
 	if read.item != nil {
-		to = read.item.Clone()
-		last, _ := read.item.Whole(attrConfigVersion)
-		version = whole(last + 1)
+		to, version = read.item.Clone(), nextVersion(read.item)
 	}
 	withoutLimits(to)
 	configItem(to, rules.Limits)
@@ -240,6 +242,8 @@ func (l *Limiter) restated(read Stored, rules Rules) table.Item {
 	if delete(to, table.AttrCascade); rules.Cascade != nil {
 		to[table.AttrCascade] = &types.AttributeValueMemberBOOL{Value: *rules.Cascade}
 	}
+	delete(to, attrOwner)
+	setText(to, attrOwner, read.Owner)
 	to[attrConfigVersion], to[attrPending] = version, version
 	return to
 }
@@ -247,21 +251,15 @@ func (l *Limiter) restated(read Stored, rules Rules) table.Item {
 // finish takes the mark off a level's item that all buckets have, or the item away
 // that says nothing any more. One that someone has changed again is left to him.
 func (l *Limiter) finish(ctx context.Context, level Level, stored table.Item) error {
-	key := level.key(l.namespace)
-	if says(stored) {
-		_, err := l.table.Amend(ctx, key.PK, key.SK, table.Amendment{
-			Remove: []string{attrPending}, Expect: []table.Term{{Name: attrPending, Value: stored[attrPending]}},
-		})
-		return err
+	key, pending := level.key(l.namespace), table.Term{Name: attrPending, Value: stored[attrPending]}
+	if !says(stored) {
+		version := table.Term{Name: attrConfigVersion, Value: stored[attrConfigVersion]}
+		if done, err := l.leave(ctx, level, pending, version); done || err != nil {
+			return err
+		}
 	}
-	now, err := l.table.Items(ctx, []table.ItemKey{key})
-	if err != nil || !sameItem(now[0], stored) {
-		return err
-	}
-	if err := l.table.Remove(ctx, key.PK, key.SK); err != nil {
-		return err
-	}
-	return l.register(ctx, level, stored, table.Item{})
+	_, err := l.table.Amend(ctx, key.PK, key.SK, table.Amendment{Remove: []string{attrPending}, Expect: []table.Term{pending}})
+	return err
 }
 
 // sameItem reports whether two items are the same, nil for none.

@@ -71,7 +71,7 @@ func TestShardsThatLagAreRaisedBeforeShardZeroIsMade(t *testing.T) {
 	eq(w, "used", w.drain(l, "calls"), 100)
 	_, err := w.Client.Amend(t.Context(), group(acme).At(2).PK(), table.StateSK, table.Amendment{Set: table.Item{table.AttrShardCount: table.N("2")}})
 	w.noError(err)
-	w.noError(w.Client.Remove(t.Context(), group(acme).At(0).PK(), table.StateSK))
+	w.remove(acme, 0)
 	w.now = noon.Add(24 * time.Hour)
 	eq(w, "used of the next day", w.drain(w.limiter(options...), "calls"), 100)
 	eq(w, "shards of shard 2", w.bucket(acme, 2).Count, 4)

@@ -6,24 +6,24 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/shardquota/shardquota/table"
 )
 
 // What operators do. A change is stored on its level first and then brought to
 // the buckets that stand, each of which looks at its terms again at its next
-// use. One that fails on the way has been brought to some buckets only; doing
-// the same again brings it to the others.
+// use. One that fails at some buckets is brought to all others; doing the same
+// again brings it to those. Where the limits that hold cannot be read, buckets keep
+// theirs, and access is brought to them all the same.
 
 // SetLimits stores the limits of a level in place of those it had, and brings
 // them to the buckets that it decides about. Of a quota that gets smaller what
 // shards hold above their new part is trimmed at their next use; one that gets
 // larger is so from its next period on. A limit that is left out is gone with what
-// was used of it: set again in the same period it is granted in full.
+// was used of it: set again in the same period it is granted in full. The error
+// wraps ErrUnreadable where all is done but for buckets that cannot be read.
 func (l *Limiter) SetLimits(ctx context.Context, level Level, limits ...Limit) error {
 	if err := errors.Join(level.check(), checkAll(limits)); err != nil {
 		return err
@@ -128,24 +128,65 @@ func (l *Limiter) rewrite(ctx context.Context, level Level, change func(table.It
 			to = from.Clone()
 		}
 		change(to)
-		done := true
+		done := false
 		switch {
+		case from == nil && !says(to), from != nil && says(to) && table.Equal(from, to):
+			return nil
+		case from == nil:
+			done, err = l.enter(ctx, level, to)
 		case says(to):
+			to[attrConfigVersion] = nextVersion(from)
 			done, err = l.put(ctx, from, to)
-		case from != nil:
-			err = l.table.Remove(ctx, key.PK, key.SK)
+		default:
+			done, err = l.leave(ctx, level, table.Term{Name: attrConfigVersion, Value: from[attrConfigVersion]})
 		}
-		if err != nil {
+		if done || err != nil {
 			return err
-		}
-		if done {
-			return l.register(ctx, level, from, to)
 		}
 	}
 	return ErrContended
 }
 
-// put makes one item another, nil for none, if it still is the one that was read.
+// nextVersion makes one of two writes of an item at once fail, whatever they
+// change.
+func nextVersion(item table.Item) types.AttributeValue {
+	last, _ := item.Whole(attrConfigVersion)
+	return whole(last + 1)
+}
+
+// enter makes the item of a level where there is none. It is registered first: one
+// that is registered in vain, or twice, hides nothing. The name of a resource is on
+// its list once: where one takes its level away while another makes it anew, each
+// looks after the list again once it is done.
+func (l *Limiter) enter(ctx context.Context, level Level, item table.Item) (done bool, err error) {
+	if err := l.register(ctx, level, true); err != nil {
+		return false, err
+	}
+	done, err = l.table.Insert(ctx, item)
+	if done && err == nil && level.kind == forResource {
+		err = l.register(ctx, level, true)
+	}
+	return done, err
+}
+
+// leave takes the item of a level away, if what is expected of it is so.
+func (l *Limiter) leave(ctx context.Context, level Level, expect ...table.Term) (done bool, err error) {
+	key := level.key(l.namespace)
+	if done, err = l.table.Remove(ctx, key.PK, key.SK, expect...); !done || err != nil {
+		return false, err
+	}
+	if err := l.register(ctx, level, false); err != nil || level.kind != forResource {
+		return true, err
+	}
+	items, err := l.table.Items(ctx, []table.ItemKey{key})
+	if err == nil && items[0] != nil {
+		err = l.register(ctx, level, true)
+	}
+	return true, err
+}
+
+// put makes one item another, nil for none, if all that it changes of it still is
+// as it was read.
 func (l *Limiter) put(ctx context.Context, from, to table.Item) (done bool, err error) {
 	if from == nil {
 		return l.table.Insert(ctx, to)
@@ -187,9 +228,8 @@ const (
 )
 
 // register keeps the registries up when a level's item comes or goes.
-func (l *Limiter) register(ctx context.Context, level Level, from, to table.Item) error {
-	came, went := from == nil && says(to), from != nil && !says(to)
-	if !came && !went || level == ForAll() || level.entity != "" && !countable(level.resource) {
+func (l *Limiter) register(ctx context.Context, level Level, came bool) error {
+	if level == ForAll() || level.entity != "" && !countable(level.resource) {
 		return nil
 	}
 	sk := resourcesSK
@@ -247,139 +287,4 @@ func count(item table.Item, name string, more bool) {
 	if delete(item, name); n > 0 {
 		item[name] = whole(n)
 	}
-}
-
-// spread brings what holds now to all buckets in a scope. It looks for them
-// twice: a bucket that was being made meanwhile is found the second time, and
-// its maker looks for itself.
-func (l *Limiter) spread(ctx context.Context, scope table.Scope) error {
-	done := map[table.Group]bool{}
-	for range 2 {
-		keys, err := l.table.Find(ctx, scope)
-		if err != nil {
-			return err
-		}
-		groups, ctx := errgroup.WithContext(ctx)
-		groups.SetLimit(l.atOnce)
-		for _, key := range keys {
-			if done[key.Group] {
-				continue
-			}
-			done[key.Group] = true
-			groups.Go(func() error { return l.change(ctx, key.Group, l.now()) })
-		}
-		if err := groups.Wait(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// change brings what holds for a group to all of its shards. It goes over them
-// until it finds nothing to change: meanwhile others may have changed what holds,
-// or have made shards by what held before.
-func (l *Limiter) change(ctx context.Context, group table.Group, now time.Time) error {
-	for range attempts {
-		changed, err := l.sweep(ctx, group, now)
-		if err != nil || !changed {
-			return err
-		}
-	}
-	return ErrContended
-}
-
-// sweep brings what holds now to the shards that are there now, and reports
-// whether that changed any.
-func (l *Limiter) sweep(ctx context.Context, group table.Group, now time.Time) (changed bool, err error) {
-	h, err := l.lookAt(ctx, group, now)
-	if err != nil && !errors.Is(err, ErrUndefined) {
-		return false, err
-	}
-	shards, err := l.shards(ctx, group, now)
-	if err != nil {
-		return false, err
-	}
-	for _, b := range shards {
-		amended, err := l.amend(ctx, b, h, now)
-		if err != nil {
-			return false, fmt.Errorf("shard %d: %w", b.Shard, err)
-		}
-		changed = changed || amended
-	}
-	return changed, nil
-}
-
-// shards are those of a group, shard 0 first, raised to its count: a limit that
-// comes is shared out at the count that holds. Where there is no shard 0 they are
-// those that an index finds.
-func (l *Limiter) shards(ctx context.Context, group table.Group, now time.Time) ([]*table.Bucket, error) {
-	zero, err := l.table.Read(ctx, group.At(0))
-	if err != nil {
-		return nil, err
-	}
-	if zero == nil {
-		return l.findable(ctx, group)
-	}
-	family, err := l.table.RaiseAndRead(ctx, group, zero.Count, now.UnixMilli())
-	if err != nil {
-		return nil, err
-	}
-	var shards []*table.Bucket
-	for _, sibling := range family {
-		if sibling.Broken != nil {
-			return nil, sibling.Broken
-		}
-		if sibling.Bucket != nil {
-			shards = append(shards, sibling.Bucket)
-		}
-	}
-	return shards, nil
-}
-
-// findable are the shards of a group that an index finds.
-func (l *Limiter) findable(ctx context.Context, group table.Group) ([]*table.Bucket, error) {
-	keys, err := l.table.Find(ctx, table.Scope(group))
-	if err != nil {
-		return nil, err
-	}
-	var shards []*table.Bucket
-	for _, key := range keys {
-		b, err := l.table.Read(ctx, key)
-		if err != nil {
-			return nil, fmt.Errorf("shard %d: %w", key.Shard, err)
-		}
-		if b != nil {
-			shards = append(shards, b)
-		}
-	}
-	return shards, nil
-}
-
-// amend brings what holds to one bucket, whatever others do to it meanwhile, and
-// reports whether that changed it.
-func (l *Limiter) amend(ctx context.Context, b *table.Bucket, h holding, now time.Time) (bool, error) {
-	for range attempts {
-		to, err := h.dressed(b.Item, now)
-		if err != nil {
-			return false, err
-		}
-		amendment := changed(b.Item, to)
-		if len(amendment.Remove) == 0 && onlyValid(amendment.Set) {
-			return false, nil
-		}
-		amended, err := l.table.Amend(ctx, b.Key.PK(), table.StateSK, amendment)
-		if err != nil || amended.Applied || amended.Item == nil {
-			return amended.Applied, err
-		}
-		if b, err = amended.Bucket(); err != nil {
-			return false, err
-		}
-	}
-	return false, ErrContended
-}
-
-// onlyValid reports whether a change would have a bucket looked at again and
-// nothing else.
-func onlyValid(set table.Item) bool {
-	return len(set) == 0 || len(set) == 1 && set[table.AttrValid] != nil
 }

@@ -256,7 +256,7 @@ func TestAGroupThatWasMadeAnew(t *testing.T) {
 	}
 	w.admit(l, acme, Amounts{"calls": 0})
 	for shard := range 8 {
-		w.noError(w.Client.Remove(t.Context(), group(acme).At(shard).PK(), table.StateSK))
+		w.remove(acme, shard)
 	}
 	eq(w, "used", w.drain(l, "calls"), 100)
 	eq(w, "shards", w.bucket(acme, 0).Count, 1)
@@ -273,7 +273,7 @@ func TestShardsThatOutliveShardZero(t *testing.T) {
 		for w.bucketOrNil(acme, 1) == nil {
 			w.admit(l, acme, Amounts{"calls": 0})
 		}
-		w.noError(w.Client.Remove(t.Context(), group(acme).At(0).PK(), table.StateSK))
+		w.remove(acme, 0)
 		again := w.limiter(options...)
 		eq(w, "used", w.drain(again, "calls"), 100)
 		eq(w, "shards", w.bucket(acme, 0).Count, 2)

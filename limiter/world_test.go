@@ -232,6 +232,13 @@ func (w *world) holds(entity string, shard int, limit string, balance, consumed 
 	eq(w, fmt.Sprintf("consumed of %s on shard %d", limit, shard), table.Tokens(l.Consumed), consumed)
 }
 
+// remove takes a shard's bucket away, if it is there.
+func (w *world) remove(entity string, shard int) {
+	w.Helper()
+	_, err := w.Client.Remove(w.Context(), group(entity).At(shard).PK(), table.StateSK)
+	w.noError(err)
+}
+
 // double doubles a group's shards, as others do.
 func (w *world) double(entity string) {
 	w.Helper()

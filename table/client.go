@@ -77,8 +77,10 @@ type Client interface {
 	// Replace puts an item over whatever is at its key.
 	Replace(ctx context.Context, item Item) error
 
-	// Remove removes an item, if it is there.
-	Remove(ctx context.Context, pk, sk string) error
+	// Remove MUST remove an item if and only if it is there, and what is expected of
+	// it is so, as with Amend. One whose answer was lost is not recognised: when it is
+	// sent again there is nothing to remove.
+	Remove(ctx context.Context, pk, sk string, expect ...Term) (removed bool, err error)
 
 	// Items returns the items at keys, in their order, nil where there is none. A
 	// key may be there twice, and there may be any number. They MUST reflect every

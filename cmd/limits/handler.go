@@ -74,7 +74,7 @@ func (h handler) do(ctx context.Context, event cfn.Event) (id string, err error)
 		if err != nil || event.PhysicalResourceID != p.ID() {
 			return event.PhysicalResourceID, nil // could not be created
 		}
-		return p.ID(), h.remove(ctx, p)
+		return p.ID(), h.remove(ctx, event, p)
 	case cfn.RequestCreate, cfn.RequestUpdate:
 		if err != nil {
 			return "", err
@@ -83,36 +83,49 @@ func (h handler) do(ctx context.Context, event cfn.Event) (id string, err error)
 		if err != nil {
 			return "", err
 		}
-		return p.ID(), h.apply(ctx, event.RequestType, p, m, earlier(event, p))
+		was, adopts := earlier(event, p)
+		return p.ID(), h.apply(ctx, event, p, m, ownership(event, was, adopts))
 	}
 	return "", fmt.Errorf("a request of type %.20q is none", event.RequestType)
 }
 
 // earlier is the manifest that an update takes the place of; nil where there is
 // none, or where it cannot be read: then nothing of it was stored. Of another
-// table or namespace CloudFormation has the old resource deleted.
-func earlier(event cfn.Event, p resource.Properties) *manifest.Manifest {
+// table or namespace CloudFormation has the old resource deleted. A resource that
+// is created, or that was stored without marks, adopts what is stored as declared:
+// it may be its own, or that of the one that it takes the place of.
+func earlier(event cfn.Event, p resource.Properties) (m *manifest.Manifest, adopts bool) {
 	if event.RequestType != cfn.RequestUpdate {
-		return nil
+		return nil, true
 	}
 	old, err := resource.Decode(event.OldResourceProperties)
 	if err != nil || old.ID() != p.ID() {
-		return nil
+		return nil, false
 	}
-	m, _ := old.Check()
-	return m
+	m, _ = old.Check()
+	return m, !old.Marked
 }
 
-// remove takes away the levels that the resource declares. There is nothing to
-// do where the table or the namespace is gone, nor where the manifest cannot be
-// read: a stack has to be able to go.
-func (h handler) remove(ctx context.Context, p resource.Properties) error {
+// ownership has the resource mark the levels that it stores as its own, and take
+// away no others.
+func ownership(event cfn.Event, was *manifest.Manifest, adopts bool) []manifest.Option {
+	options := []manifest.Option{manifest.Was(was), manifest.Owner(event.StackID + "/" + event.LogicalResourceID)}
+	if adopts {
+		options = append(options, manifest.Adopt())
+	}
+	return options
+}
+
+// remove takes away the levels that the resource declares and that are its own.
+// There is nothing to do where the table or the namespace is gone, nor where the
+// manifest cannot be read: a stack has to be able to go.
+func (h handler) remove(ctx context.Context, event cfn.Event, p resource.Properties) error {
 	was, err := p.Check()
 	if err != nil {
 		h.log.Warn("nothing is removed", "table", p.Table, "namespace", p.Namespace, "reason", fitting(err.Error()))
 		return nil
 	}
-	err = h.apply(ctx, cfn.RequestDelete, p, &manifest.Manifest{Namespace: was.Namespace}, was)
+	err = h.apply(ctx, event, p, &manifest.Manifest{Namespace: was.Namespace}, ownership(event, was, !p.Marked))
 	failed := new(dynamo.Error)
 	if errors.Is(err, limiter.ErrName) || errors.As(err, &failed) && failed.Code == noTable {
 		h.log.Info("nothing is left to remove", "table", p.Table, "namespace", p.Namespace, "reason", err.Error())
@@ -128,22 +141,22 @@ var noTable = new(types.ResourceNotFoundException).ErrorCode()
 // change the same levels meanwhile.
 const attempts = 5
 
-// apply makes the table say what a manifest declares, without the levels that
-// only the one before declared, nil for none.
-func (h handler) apply(ctx context.Context, request cfn.RequestType, p resource.Properties, m, was *manifest.Manifest) error {
+// apply makes the table say what a manifest declares. Buckets that cannot be read
+// are logged, and fail nothing: neither could what is done be rolled back there,
+// nor a stack go.
+func (h handler) apply(ctx context.Context, event cfn.Event, p resource.Properties, m *manifest.Manifest, options []manifest.Option) error {
 	limits, err := limiter.New(ctx, h.open(p.Table), limiter.Namespace(p.Namespace), limiter.Clock(h.now))
 	if err != nil {
 		return err
 	}
 	for range attempts {
 		var plan *manifest.Plan
-		if plan, err = manifest.Compare(ctx, limits, m, manifest.Was(was)); err != nil {
+		if plan, err = manifest.Compare(ctx, limits, m, options...); err != nil {
 			return err
 		}
-		if err = plan.Apply(ctx); err == nil {
-			h.log.Info("limits stored", "request", string(request), "table", p.Table, "namespace", p.Namespace,
-				"added", plan.Count(manifest.Added), "changed", plan.Count(manifest.Changed),
-				"removed", plan.Count(manifest.Removed), "unchanged", plan.Count(manifest.Unchanged))
+		err = plan.Apply(ctx)
+		if unread := errors.Is(err, limiter.ErrUnreadable); unread || err == nil {
+			h.logStored(event, p, plan, err)
 			return nil
 		}
 		if !errors.Is(err, limiter.ErrStale) {
@@ -151,6 +164,17 @@ func (h handler) apply(ctx context.Context, request cfn.RequestType, p resource.
 		}
 	}
 	return err
+}
+
+// logStored logs what was stored, but for what err says of buckets that cannot be
+// read; nil for none.
+func (h handler) logStored(event cfn.Event, p resource.Properties, plan *manifest.Plan, err error) {
+	if err != nil {
+		h.log.Warn("some buckets cannot be read, and keep the limits that they have", "table", p.Table, "namespace", p.Namespace, "reason", fitting(err.Error()))
+	}
+	h.log.Info("limits stored", "request", string(event.RequestType), "table", p.Table, "namespace", p.Namespace,
+		"added", plan.Count(manifest.Added), "changed", plan.Count(manifest.Changed),
+		"removed", plan.Count(manifest.Removed), "unchanged", plan.Count(manifest.Unchanged))
 }
 
 // maxReason is how long the reason in an answer may be, in bytes as JSON writes

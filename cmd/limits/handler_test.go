@@ -180,14 +180,14 @@ func TestLevelThatChangesMeanwhile(t *testing.T) {
 	w.stores("default", declared(t))
 }
 
-// failing fails to insert the configuration of one entity.
+// failing fails to insert the configuration of all, or of a resource for all.
 type failing struct {
 	table.Client
 	with func() error
 }
 
 func (f failing) Insert(ctx context.Context, item table.Item) (bool, error) {
-	if strings.HasPrefix(item.Text(table.AttrSK), "#CONFIG#") {
+	if item.Text(table.AttrSK) == "#CONFIG" {
 		return false, f.with()
 	}
 	return f.Client.Insert(ctx, item)
@@ -199,7 +199,7 @@ func TestLevelThatFails(t *testing.T) {
 	w := newWorld(t)
 	w.table = failing{w.table, func() error { return errors.New("throttled") }}
 	answer := w.ask(cfn.RequestCreate, "", properties(declared(t)), nil)
-	w.fails(answer, "a1b2c3", "limits.yaml:32: ", "throttled (3 made before it, 2 left)")
+	w.fails(answer, "a1b2c3", "limits.yaml:7: resource gpt-4: ", "throttled (3 made before it, 2 left)")
 	w.succeeds(w.ask(cfn.RequestDelete, answer.PhysicalResourceID, properties(declared(t)), nil), "a1b2c3")
 	if stored, err := w.limiter("default").Levels(t.Context()); err != nil || len(stored) != 3 {
 		t.Errorf("%d levels are stored, %v", len(stored), err)

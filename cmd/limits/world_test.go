@@ -41,12 +41,15 @@ type world struct {
 // answers are what CloudFormation is told, in a bucket of S3.
 type answers struct {
 	*httptest.Server
-	last chan []byte
+	last    chan []byte
+	logical string // the resource's logical id
 }
+
+const logicalID = "LimitsLimits1234"
 
 func newAnswers(t *testing.T) *answers {
 	t.Helper()
-	a := &answers{last: make(chan []byte, 1)}
+	a := &answers{last: make(chan []byte, 1), logical: logicalID}
 	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil || r.Method != http.MethodPut || r.Header.Get("Content-Type") != "" { // that is what the URL is signed for
@@ -81,7 +84,7 @@ func worldOn(t *testing.T, client table.Client) *world {
 func properties(text string) map[string]any {
 	return map[string]any{
 		"ServiceToken": "arn:aws:lambda:eu-west-1:111122223333:function:limits", "ServiceTimeout": "1500",
-		"Table": "limits", "Namespace": "default", "File": "limits.yaml", "Manifest": text,
+		"Table": "limits", "Namespace": "default", "File": "limits.yaml", "Manifest": text, "Marked": "true",
 	}
 }
 
@@ -92,11 +95,18 @@ func with(properties map[string]any, name, value string) map[string]any {
 	return other
 }
 
+// without returns properties of which one is missing.
+func without(properties map[string]any, name string) map[string]any {
+	other := maps.Clone(properties)
+	delete(other, name)
+	return other
+}
+
 // request is an event as CloudFormation sends it.
 func (a *answers) request(kind cfn.RequestType, id string, now, old map[string]any) cfn.Event {
 	return cfn.Event{
 		RequestType: kind, RequestID: "a1b2c3", ResponseURL: a.URL + "/answer?signed=1", ResourceType: "Custom::ShardQuotaLimits",
-		PhysicalResourceID: id, LogicalResourceID: "LimitsLimits1234",
+		PhysicalResourceID: id, LogicalResourceID: a.logical,
 		StackID:            "arn:aws:cloudformation:eu-west-1:111122223333:stack/ShardQuota/c0ffee",
 		ResourceProperties: now, OldResourceProperties: old,
 	}
@@ -117,7 +127,7 @@ func (a *answers) answer(t *testing.T) cfn.Response {
 		if err := json.Unmarshal(body, &response); err != nil {
 			t.Fatal(err)
 		}
-		if response.RequestID != "a1b2c3" || response.LogicalResourceID != "LimitsLimits1234" || !strings.HasSuffix(response.StackID, "c0ffee") {
+		if response.RequestID != "a1b2c3" || response.LogicalResourceID != a.logical || !strings.HasSuffix(response.StackID, "c0ffee") {
 			t.Errorf("the answer is to another request: %s", body)
 		}
 		return response

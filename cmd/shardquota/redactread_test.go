@@ -37,7 +37,7 @@ var (
 		"PK": shaped, "SK": shaped, "GSI2PK": shaped, "GSI2SK": shaped, "GSI3PK": shaped, "GSI3SK": shaped, "GSI4SK": shaped, "GSI4PK": read,
 		"resource": read, "sched": read, "rsched": read, "sched_tz": read, "window": read, "window_start": read,
 		"disabled": read, "resources": read, "on_unavailable": read,
-		"entity_id": hidden, "parent_id": hidden, "name": hidden, "metadata": hidden, "created_at": hidden, "pinc": hidden,
+		"entity_id": hidden, "parent_id": hidden, "name": hidden, "metadata": hidden, "created_at": hidden, "pinc": hidden, "declared_by": hidden,
 		"shard_count": none, "bypass": none, "cascade": none, "rf": none, "vu": none, "ttl": none, "total_events": none,
 		"pgen": none, "config_version": none, "spread_pending": none,
 	}

@@ -168,8 +168,12 @@ func (r *requests) Replace(ctx context.Context, item table.Item) error {
 	return r.anywhere(pk, sk, "replaces", func() (bool, error) { return true, r.w.table.Replace(ctx, item) })
 }
 
-func (r *requests) Remove(ctx context.Context, pk, sk string) error {
-	return r.anywhere(pk, sk, "removes", func() (bool, error) { return true, r.w.table.Remove(ctx, pk, sk) })
+func (r *requests) Remove(ctx context.Context, pk, sk string, expect ...table.Term) (removed bool, err error) {
+	err = r.anywhere(pk, sk, "removes", func() (bool, error) {
+		removed, err = r.w.table.Remove(ctx, pk, sk, expect...)
+		return removed, err
+	})
+	return removed && err == nil, err
 }
 
 func (r *requests) Items(ctx context.Context, keys []table.ItemKey) (items []table.Item, err error) {

@@ -70,8 +70,8 @@ func (l limited) Replace(ctx context.Context, item table.Item) error {
 }
 
 // Remove implements table.Client.
-func (l limited) Remove(ctx context.Context, pk, sk string) error {
-	return l.client.Remove(ctx, pk, sk)
+func (l limited) Remove(ctx context.Context, pk, sk string, expect ...table.Term) (bool, error) {
+	return l.client.Remove(ctx, pk, sk, expect...)
 }
 
 // Items implements table.Client.

@@ -3,6 +3,7 @@ package manifest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -56,6 +57,8 @@ type Option func(*scope)
 type scope struct {
 	prune bool
 	was   *Manifest
+	owner string
+	adopt bool
 }
 
 // Prune removes the levels that are stored and that the manifest does not name.
@@ -64,6 +67,15 @@ func Prune() Option { return func(s *scope) { s.prune = true } }
 // Was removes the levels that an earlier manifest named and this one does not; nil
 // is no manifest.
 func Was(earlier *Manifest) Option { return func(s *scope) { s.was = earlier } }
+
+// Owner marks the levels that are stored with who declares them. Of an earlier
+// manifest's levels only those go then that bear his mark. One that is stored as
+// declared without any is left without. It is somebody else's.
+func Owner(owner string) Option { return func(s *scope) { s.owner = owner } }
+
+// Adopt takes the levels without a mark that are stored as they are, or were,
+// declared for the Owner's.
+func Adopt() Option { return func(s *scope) { s.adopt = true } }
 
 // Compare returns what has to change so that the levels of the manifest are stored
 // as it declares them. It writes nothing. That the limiter works in the namespace
@@ -92,7 +104,10 @@ func Compare(ctx context.Context, l *limiter.Limiter, m *Manifest, options ...Op
 	}
 	plan := &Plan{limiter: l, file: m.Name}
 	for i, level := range declared {
-		change := compare(stored[i], level.Rules)
+		if level.Empty() && !s.prune && !s.owns(stored[i]) {
+			continue
+		}
+		change := s.marked(compare(stored[i], level.Rules))
 		if change.Line = level.Line; level.Empty() && change.Kind == Unchanged {
 			continue // neither stored nor declared
 		}
@@ -127,6 +142,32 @@ func (s *scope) undeclared(ctx context.Context, l *limiter.Limiter, m *Manifest)
 		add(level.At)
 	}
 	return gone, err
+}
+
+// owns reports whether a level that only the earlier manifest names is the Owner's
+// to take away.
+func (s *scope) owns(stored limiter.Stored) bool {
+	switch {
+	case s.owner == "" || stored.Owner == s.owner:
+		return true
+	case stored.Owner != "" || !s.adopt:
+		return false
+	}
+	rules, err := normal(stored)
+	return err == nil && slices.ContainsFunc(s.was.Levels, func(l Level) bool { return l.At == stored.At && l.Equal(rules) })
+}
+
+// marked is a change that leaves the Owner's mark. One that changes nothing else is
+// made to take over the level of another, or what he adopts.
+func (s *scope) marked(c Change) Change {
+	nobodys := len(c.Fields) == 0 && c.from.Owner == "" && !s.adopt
+	if s.owner == "" || c.from.Owner == s.owner || c.to.Empty() || nobodys {
+		return c
+	}
+	if c.from.Owner = s.owner; c.Kind == Unchanged {
+		c.Kind = Changed
+	}
+	return c
 }
 
 // compare is what makes a level say something else.
@@ -231,15 +272,33 @@ func (p *Plan) Count(kind Kind) int {
 // first that fails, with an *ApplyError. A level that is no longer stored as it was
 // compared is left alone: that error wraps limiter.ErrStale, and comparing again
 // shows what is there. One that was stored and not brought to all buckets is
-// Pending in the next plan. An empty plan writes nothing.
+// Pending in the next plan. Buckets that cannot be read keep nothing from the
+// others: where nothing else fails the error is of the first level that was not
+// brought to them, wraps limiter.ErrUnreadable, and has the further ones as left.
+// An empty plan writes nothing.
 func (p *Plan) Apply(ctx context.Context) error {
 	changes := inOrder(p.Changes)
+	var done, unread []Change
+	var first error
 	for i, change := range changes {
-		if err := p.limiter.Replace(ctx, change.from, change.to); err != nil {
-			return &ApplyError{Done: changes[:i], Failed: change, Left: changes[i+1:], Err: err, where: p.where(change)}
+		err := p.limiter.Replace(ctx, change.from, change.to)
+		switch {
+		case err == nil:
+			done = append(done, change)
+		case errors.Is(err, limiter.ErrUnreadable):
+			unread, first = append(unread, change), cmp.Or(first, err)
+		default:
+			return p.failed(done, change, append(unread, changes[i+1:]...), err)
 		}
 	}
+	if first != nil {
+		return p.failed(done, unread[0], unread[1:], first)
+	}
 	return nil
+}
+
+func (p *Plan) failed(done []Change, at Change, left []Change, err error) error {
+	return &ApplyError{Done: done, Failed: at, Left: left, Err: err, where: p.where(at)}
 }
 
 // inOrder are the changes as they are to be made. First those that take nothing
@@ -295,14 +354,18 @@ func (p *Plan) where(change Change) string {
 type ApplyError struct {
 	Done   []Change // what was made
 	Failed Change
-	Left   []Change // what was to be made after it
+	Left   []Change // what was to be made beside it
 	Err    error
 
 	where string
 }
 
 func (e *ApplyError) Error() string {
-	return fmt.Sprintf("%s: %v (%d made before it, %d left)", e.where, e.Err, len(e.Done), len(e.Left))
+	made := "made before it"
+	if errors.Is(e.Err, limiter.ErrUnreadable) {
+		made = "made"
+	}
+	return fmt.Sprintf("%s: %v (%d %s, %d left)", e.where, e.Err, len(e.Done), made, len(e.Left))
 }
 
 // Unwrap returns why it failed.

@@ -234,16 +234,25 @@ func (c *Client) Replace(ctx context.Context, item table.Item) error {
 }
 
 // Remove implements table.Client.
-func (c *Client) Remove(ctx context.Context, pk, sk string) error {
+func (c *Client) Remove(ctx context.Context, pk, sk string, expect ...table.Term) (bool, error) {
+	e := newExpression()
+	e.require(e.exists(table.AttrPK))
+	e.terms(expect)
 	key := itemKey(pk, sk)
 	output, err := c.client.DeleteItem(ctx, &dynamodb.DeleteItemInput{
-		TableName: &c.table, Key: key, ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
+		TableName: &c.table, Key: key,
+		ConditionExpression: e.condition(), ExpressionAttributeNames: e.names, ExpressionAttributeValues: e.values,
+		ReturnConsumedCapacity: types.ReturnConsumedCapacityTotal,
 	}, intact)
+	if _, refused := conditionFailed(err); refused {
+		c.meter.refused("DeleteItem")
+		return false, nil
+	}
 	if err != nil {
-		return failure("remove", err, secrets{}.of(key))
+		return false, failure("remove", err, secrets{}.of(key))
 	}
 	c.meter.write("DeleteItem", output.ConsumedCapacity)
-	return nil
+	return true, nil
 }
 
 // maxBatch is how many keys one batch read takes, none of them twice.

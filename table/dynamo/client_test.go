@@ -75,7 +75,7 @@ var clientCalls = []call{
 		return nil, c.Replace(ctx, bucket(1, 2, "5"))
 	}},
 	{"remove", "DeleteItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
-		return nil, c.Remove(ctx, group.At(1).PK(), table.StateSK)
+		return c.Remove(ctx, group.At(1).PK(), table.StateSK)
 	}},
 	{"read items", "BatchGetItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
 		var keys []table.ItemKey

@@ -261,12 +261,19 @@ func (c *Client) Replace(ctx context.Context, item table.Item) error {
 }
 
 // Remove implements table.Client.
-func (c *Client) Remove(ctx context.Context, pk, sk string) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("remove: %w: %w", table.ErrRetry, err)
+func (c *Client) Remove(ctx context.Context, pk, sk string, expect ...table.Term) (removed bool, err error) {
+	at := itemKey{pk, sk}
+	if err := c.fetch(ctx, at); err != nil {
+		return false, fmt.Errorf("remove: %w", err)
 	}
-	c.Delete(pk, sk)
-	return nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	stored := c.items[at]
+	if stored == nil || !image(stored).termed(expect) {
+		return false, nil
+	}
+	c.set(at, nil)
+	return true, nil
 }
 
 // Items implements table.Client.

@@ -301,15 +301,9 @@ func (m *Metered) Replace(ctx context.Context, item table.Item) error {
 }
 
 // Remove implements table.Client. DynamoDB charges for what is not there, too.
-func (m *Metered) Remove(ctx context.Context, pk, sk string) error {
-	return m.account(func() error { return m.Client.Remove(ctx, pk, sk) }, func() {
-		m.request("DeleteItem", 1)
-		if len(m.written) == 0 {
-			m.units.Write++
-			return
-		}
-		m.wrote(m.written[0], 1)
-	})
+func (m *Metered) Remove(ctx context.Context, pk, sk string, expect ...table.Term) (removed bool, err error) {
+	err = m.update("DeleteItem", itemKey{pk, sk}, 0, func() error { removed, err = m.Client.Remove(ctx, pk, sk, expect...); return err })
+	return removed, err
 }
 
 // AddUsage implements table.Store.

@@ -275,13 +275,13 @@ func TestMeteredWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := m.Remove(t.Context(), "a", "b"); err != nil {
+	if _, err := m.Remove(t.Context(), "a", "b"); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Remove(t.Context(), "a", "b"); err != nil {
+	if _, err := m.Remove(t.Context(), "a", "b"); err != nil {
 		t.Fatal(err)
 	}
-	if got := m.Units(); told != 2 || got.String() != "2 DeleteItem, 2 PutItem, 1 refused: table 3" || got.Charged != 1 || got.Sum() != 4 {
+	if got := m.Units(); told != 2 || got.String() != "2 DeleteItem, 2 PutItem, 2 refused: table 2" || got.Charged != 2 || got.Sum() != 4 {
 		t.Errorf("told of %d attributes, %v, %g for the refused", told, got, got.Charged)
 	}
 	m.Reset()

@@ -27,6 +27,7 @@ func RunClient(t *testing.T, open OpenClient) {
 		{"Tell", tellCases},
 		{"Insert", insertCases},
 		{"Amend", amendCases},
+		{"Remove", removeCases},
 		{"Items", itemCases},
 		{"Find", findCases},
 		{"FindLevels", levelCases},
@@ -84,12 +85,13 @@ var clientErrorCases = []testCase{
 		_, tell := c.Tell(ctx, first, table.Opened{Limit: sess, Start: now, Length: 1000})
 		_, insert := c.Insert(ctx, bucket(group.At(1)))
 		_, amend := c.Amend(ctx, first.PK(), table.StateSK, table.Amendment{Remove: []string{"rf"}})
+		_, remove := c.Remove(ctx, first.PK(), table.StateSK)
 		_, read := c.Items(ctx, []table.ItemKey{{PK: first.PK(), SK: table.StateSK}})
 		_, find := c.Find(ctx, table.Scope{Namespace: group.Namespace})
 		_, levels := c.FindLevels(ctx, group.Namespace, group.Resource)
 		for name, err := range map[string]error{
 			"take": take, "use": use, "use all": useAll, "settle": settle, "tell": tell, "insert": insert, "amend": amend, "items": read, "find": find, "find levels": levels,
-			"replace": c.Replace(ctx, bucket(first)), "remove": c.Remove(ctx, first.PK(), table.StateSK),
+			"replace": c.Replace(ctx, bucket(first)), "remove": remove,
 		} {
 			if !errors.Is(err, table.ErrRetry) || !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), group.Entity) {
 				f.Errorf("%s: %v", name, err)

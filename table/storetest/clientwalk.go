@@ -210,10 +210,14 @@ func (w *walk) amendStep() step {
 
 func (w *walk) replaceStep() step {
 	key, item := w.key(), w.item(w.key(), 2)
-	remove := w.chance(30) && key.Shard > 0
+	remove, expect := w.chance(30) && key.Shard > 0, []table.Term{}
+	if w.chance(30) {
+		expect = append(expect, table.Term{Name: "disabled", Value: pick(w, nil, w.raws[0].Get(w, key.PK(), table.StateSK)["disabled"])})
+	}
 	return step{"replace", func(store table.Client, _ Raw) string {
 		if remove {
-			return answer(store.Remove(w.Context(), key.PK(), table.StateSK), nil)
+			removed, err := store.Remove(w.Context(), key.PK(), table.StateSK, expect...)
+			return answer(err, nil, removed)
 		}
 		return answer(store.Replace(w.Context(), item), nil)
 	}}

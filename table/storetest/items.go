@@ -67,17 +67,68 @@ var insertCases = []testCase{
 		f.noError(f.client().Replace(f.Context(), meta("a", everyType)))
 		f.noError(f.client().Replace(f.Context(), meta("b", nil)))
 		f.has(meta("a", everyType), meta("b", nil))
-		for range 2 {
-			f.noError(f.client().Remove(f.Context(), "n5/ENTITY#a", "#META"))
+		for _, there := range []bool{true, false} {
+			f.remove(meta("a", nil), there)
 			f.has(meta("b", nil))
 		}
 		f.insert(meta("a", nil), true)
 	}},
 }
 
+func (f *fixture) remove(item table.Item, want bool, expect ...table.Term) {
+	f.Helper()
+	pk, sk := item.Key()
+	removed, err := f.client().Remove(f.Context(), pk, sk, expect...)
+	f.noError(err)
+	check(f, "removed", removed, want)
+}
+
 func (f *fixture) amend(item table.Item, amendment table.Amendment) (table.Taken, error) {
 	pk, sk := item.Key()
 	return f.client().Amend(f.Context(), pk, sk, amendment)
+}
+
+// expectation is what a write may expect of the item n = 5, text = x, on = true,
+// and whether it is so.
+type expectation struct {
+	name   string
+	expect []table.Term
+	holds  bool
+}
+
+var expectations = []expectation{
+	{"nothing", nil, true},
+	{"a number", []table.Term{{Name: "n", Value: table.N("5")}}, true},
+	{"a number written otherwise", []table.Term{{Name: "n", Value: table.N("5.0")}}, true},
+	{"another number", []table.Term{{Name: "n", Value: table.N("6")}}, false},
+	{"another type", []table.Term{{Name: "n", Value: table.S("5")}}, false},
+	{"text", []table.Term{{Name: "text", Value: table.S("x")}}, true},
+	{"a flag", []table.Term{{Name: "on", Value: &types.AttributeValueMemberBOOL{}}}, false},
+	{"nothing there", []table.Term{{Name: "gone", Value: nil}}, true},
+	{"nothing there, where something is", []table.Term{{Name: "n", Value: nil}}, false},
+	{"something, where nothing is", []table.Term{{Name: "gone", Value: table.S("")}}, false},
+	{"all of it", []table.Term{{Name: "n", Value: table.N("5")}, {Name: "gone"}, {Name: "text", Value: table.S("y")}}, false},
+}
+
+var removeCases = []testCase{
+	{"what is expected", func(f *fixture) {
+		item, other := meta("a", attrs{"n": 5, "text": "x", "on": true}), meta("b", nil)
+		f.raw.Put(f, other)
+		for _, c := range expectations {
+			f.raw.Put(f, item)
+			f.remove(item, c.holds, c.expect...)
+			if c.holds {
+				f.has(other)
+			} else {
+				f.has(item, other)
+			}
+		}
+	}},
+	{"nothing is removed where nothing is", func(f *fixture) {
+		f.remove(meta("a", nil), false)
+		f.remove(meta("a", nil), false, table.Term{Name: "n"})
+		f.has()
+	}},
 }
 
 var amendCases = []testCase{
@@ -92,23 +143,7 @@ var amendCases = []testCase{
 	}},
 	{"what is expected", func(f *fixture) {
 		item := meta("a", attrs{"n": 5, "text": "x", "on": true})
-		for _, c := range []struct {
-			name   string
-			expect []table.Term
-			holds  bool
-		}{
-			{"nothing", nil, true},
-			{"a number", []table.Term{{Name: "n", Value: table.N("5")}}, true},
-			{"a number written otherwise", []table.Term{{Name: "n", Value: table.N("5.0")}}, true},
-			{"another number", []table.Term{{Name: "n", Value: table.N("6")}}, false},
-			{"another type", []table.Term{{Name: "n", Value: table.S("5")}}, false},
-			{"text", []table.Term{{Name: "text", Value: table.S("x")}}, true},
-			{"a flag", []table.Term{{Name: "on", Value: &types.AttributeValueMemberBOOL{}}}, false},
-			{"nothing there", []table.Term{{Name: "gone", Value: nil}}, true},
-			{"nothing there, where something is", []table.Term{{Name: "n", Value: nil}}, false},
-			{"something, where nothing is", []table.Term{{Name: "gone", Value: table.S("")}}, false},
-			{"all of it", []table.Term{{Name: "n", Value: table.N("5")}, {Name: "gone"}, {Name: "text", Value: table.S("y")}}, false},
-		} {
+		for _, c := range expectations {
 			f.raw.Put(f, item)
 			taken, err := f.amend(item, table.Amendment{Set: build(table.Item{}, attrs{"n": 8}), Remove: []string{"text"}, Expect: c.expect})
 			if c.holds {
