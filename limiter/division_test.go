@@ -169,23 +169,35 @@ func TestShardsThatAreShortAreRemembered(t *testing.T) {
 			want   string
 			asks   []string
 		}{
-			{0, 31, "30 of 31", read},
-			{0, 32, "0 of 32", read[:1]}, // on shard 1 alone
-			{999 * time.Millisecond, 31, "0 of 31", read[:1]},
+			{0, 31, "30 of 31, again in 11h59m59s", read},
+			{0, 1001, "30 of 1001, never", read[:1]}, // more than there ever is
+			{999 * time.Millisecond, 31, "30 of 31, again in 11h59m58.001s", read[:1]},
 			{0, 7, "", append(read[:3:3], "use sk-live-acme 0")},
-			{time.Millisecond, 31, "23 of 31", read},
+			{time.Millisecond, 31, "23 of 31, again in 11h59m58s", read},
 		} {
 			w.now = w.now.Add(c.after)
 			w.since()
 			if c.want == "" {
 				w.admit(l, acme, Amounts{"calls": c.amount})
 			} else {
-				s := w.reject(l, acme, Amounts{"calls": c.amount}).Of("calls")
-				eq(w, "available", fmt.Sprintf("%d of %d", s.Available, s.Requested), c.want)
+				r := w.reject(l, acme, Amounts{"calls": c.amount})
+				eq(w, "available", showStatus(r.Of("calls")), c.want)
+				eq(w, "of all shards", r.Together, true)
 			}
 			w.asks(c.asks...)
 		}
 	})
+}
+
+func showStatus(s Status) string {
+	text := fmt.Sprintf("%d of %d", s.Available, s.Requested)
+	switch {
+	case s.Never:
+		return text + ", never"
+	case s.Short():
+		return fmt.Sprintf("%s, again in %v", text, s.RetryAfter)
+	}
+	return text
 }
 
 // A hundred programs gather while the shards double: exactly what was sold.

@@ -130,7 +130,8 @@ func (a *asking) orphans(ctx context.Context) (siblings []*quota.Bucket, count i
 
 // leave leaves to shards what they were granted of shard 0's part, and has it
 // share their windows. A move off them would need shard 0, which they check, to
-// be there.
+// be there: of what they would give, a quota or a limit that is replicated, it
+// begins with nothing. The one comes with its next period, the other drips.
 func leave(b *table.Bucket, siblings []*quota.Bucket, now int64) error {
 	if len(siblings) == 0 {
 		return nil

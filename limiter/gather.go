@@ -10,82 +10,107 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// gathers reports whether other shards may give what a bucket lacks: it has
-// siblings, and all that it lacks is of limits that are gathered. One that drips is
-// for what is more than a shard can hold alone: shards that run dry all have some
-// crumbs, and collecting them costs more writes than the uses that wait.
-func (a *asking) gathers(b *table.Bucket, have []quota.Shortage) bool {
-	return b.Count > 1 && !slices.ContainsFunc(have, func(s quota.Shortage) bool {
+// gathers reports whether other shards are to be asked for what a bucket lacks. One
+// that drips is gathered for what is more than a shard can hold alone: shards that
+// run dry all have some crumbs, and collecting them costs more writes than the
+// uses that wait.
+func gathers(b *table.Bucket, have []quota.Shortage) bool {
+	return b.Count > 1 && slices.ContainsFunc(have, func(s quota.Shortage) bool {
 		l := b.Limit(s.Limit)
-		return s.Short() && (!l.Gathers() || !l.IsQuota() && s.Requested <= s.Ceiling || a.knownShort(s))
+		return s.Short() && l.Gathers() && (l.IsQuota() || s.Requested > s.Ceiling)
 	})
 }
 
-// shortFor is how long it is remembered that the shards of a group have too little
-// of a quota together: who is out of tokens asks most.
+// shortFor is how long it is remembered what the shards of a group had when they
+// had too little together: who is out of tokens asks most.
 const shortFor = time.Second
 
-// knownShort reports whether all shards had less than is asked for a moment ago. A
-// shard that can never hold so much cannot say when they will.
-func (a *asking) knownShort(s quota.Shortage) bool {
-	seen, _ := a.seen.Peek(a.key.Group)
-	had, ok := seen.had[s.Limit]
-	return ok && a.millis() < seen.until && had < s.Requested && !s.Never
+// shortRemembered is of how many groups that is remembered.
+const shortRemembered = 1_000
+
+// shortage is what the shards of a group had.
+type shortage struct {
+	shards []*table.Bucket
+	until  int64 // how long that is believed, epoch ms
 }
 
-// rememberShort keeps what all shards had of what is gathered.
-func (a *asking) rememberShort(b *table.Bucket, have []quota.Shortage) {
-	seen, _ := a.seen.Peek(a.key.Group)
-	seen.had, seen.until = map[string]int64{}, a.now.Add(shortFor).UnixMilli()
-	for _, s := range have {
-		if b.Limit(s.Limit).Gathers() {
-			seen.had[s.Limit] = s.Available
+// knownShort is the rejection of a use by what all shards had a moment ago, and
+// the asked one now; nil where that would not reject it.
+func (a *asking) knownShort(b *table.Bucket) *Rejection {
+	seen, ok := a.short.Get(a.key.Group)
+	if !ok || a.millis() >= seen.until || seen.shards[0].Count != b.Count {
+		return nil
+	}
+	shards := []*quota.Bucket{&b.Bucket}
+	for _, other := range seen.shards {
+		if other.Shard != b.Shard {
+			shards = append(shards, &other.Bucket)
 		}
 	}
-	a.seen.Add(a.key.Group, seen)
+	pieces, have, err := quota.PlanGather(quota.Opening(shards, a.millis()), a.demand, a.millis())
+	if pieces != nil || err != nil {
+		return nil
+	}
+	return a.rejectTogether(b, have)
+}
+
+func (a *asking) rejectTogether(b *table.Bucket, have []quota.Shortage) *Rejection {
+	r := rejection(b, have, a.millis())
+	r.Together = true
+	return r
 }
 
 // gather takes a use off several shards in one transaction. It reads them all,
-// and makes those that are missing before it rejects: what they are owed is the
-// entity's. Where others write meanwhile it looks again.
+// and where others write meanwhile it looks again.
 func (a *asking) gather(ctx context.Context) (table.Taken, error) {
 	for range attempts {
 		family, err := a.family(ctx)
 		if err != nil {
 			return table.Taken{}, err
 		}
-		shards, missing := a.together(family)
-		if own := family[a.key.Shard]; own.Broken != nil {
-			return table.Taken{}, fmt.Errorf("shard %d: %w", a.key.Shard, own.Broken)
-		} else if own.Bucket == nil {
-			return table.Taken{}, nil // gone: it is made, and asked again
-		}
 		a.now = a.Limiter.now()
-		if opens, err := a.openFirst(ctx, shards[0]); err != nil {
-			return table.Taken{}, err
-		} else if opens {
-			continue
+		own := family[a.key.Shard]
+		switch b := own.Bucket; {
+		case own.Broken != nil:
+			return table.Taken{}, fmt.Errorf("shard %d: %w", a.key.Shard, own.Broken)
+		case b == nil:
+			return table.Taken{}, nil // gone: it is made, and asked again
+		case b.Disabled || a.millis() < b.Bypass:
+			return table.Taken{Item: b.Item}, nil // since a moment ago, and so it is asked again
 		}
-		pieces, have, err := quota.PlanGather(bucketsOf(shards), a.demand, a.millis())
-		switch {
-		case err != nil:
-			return table.Taken{}, fmt.Errorf("gather from %d shards: %w", len(shards), err)
-		case pieces == nil && len(missing) > 0 && !hopeless(shards[0], have):
-			if err := a.createAll(ctx, missing); err != nil {
-				return table.Taken{}, err
-			}
-			continue
-		case pieces == nil:
-			a.rememberShort(shards[0], have)
-			r := rejection(shards[0], have, a.millis())
-			r.Together = true
-			return table.Taken{}, r
-		}
-		if taken, err := a.useAll(ctx, shards, pieces); taken.Applied || err != nil {
+		shards, missing := a.together(family)
+		if taken, again, err := a.collect(ctx, shards, missing); !again || err != nil {
 			return taken, err
 		}
 	}
 	return table.Taken{}, ErrContended
+}
+
+// collect takes a use off the shards that were read. It makes those that are
+// missing before it rejects: what they are owed is the entity's. Session windows
+// are opened for a use that is then admitted, and not for one that is rejected.
+// After either, and where others wrote, the shards are to be read again.
+func (a *asking) collect(ctx context.Context, shards []*table.Bucket, missing []int) (taken table.Taken, again bool, err error) {
+	plan := bucketsOf(shards)
+	closed := !a.told && slices.ContainsFunc(plan, func(b *quota.Bucket) bool { return b.Closed(a.millis()) })
+	if closed {
+		plan = quota.Opening(plan, a.millis())
+	}
+	pieces, have, err := quota.PlanGather(plan, a.demand, a.millis())
+	switch {
+	case err != nil:
+		return taken, false, fmt.Errorf("gather from %d shards: %w", len(shards), err)
+	case pieces == nil && len(missing) > 0 && !hopeless(shards[0], have):
+		return taken, true, a.createAll(ctx, missing)
+	case pieces == nil:
+		a.short.Add(a.key.Group, shortage{shards, a.now.Add(shortFor).UnixMilli()})
+		return taken, false, a.rejectTogether(shards[0], have)
+	case closed:
+		a.told = true
+		return taken, true, a.openAll(ctx, shards[0])
+	}
+	taken, err = a.useAll(ctx, shards, pieces)
+	return taken, !taken.Applied, err
 }
 
 // hopeless reports whether more is asked for than all shards can ever hold.
@@ -96,18 +121,24 @@ func hopeless(b *table.Bucket, have []quota.Shortage) bool {
 }
 
 // together are the shards that can be read, the asked one first, and the numbers
-// of those that are not there.
+// of those that are not there. Beside one that cannot be read none can be made.
 func (a *asking) together(family []table.Sibling) (shards []*table.Bucket, missing []int) {
+	broken := false
 	for shard, sibling := range family {
-		switch b := sibling.Bucket; {
-		case b == nil && sibling.Broken == nil:
-			missing = append(missing, shard)
+		b := sibling.Bucket
+		broken = broken || sibling.Broken != nil || b != nil && b.Broken != nil
+		switch {
+		case sibling.Broken != nil:
 		case b == nil:
+			missing = append(missing, shard)
 		case shard == a.key.Shard:
 			shards = slices.Insert(shards, 0, b)
 		default:
 			shards = append(shards, b)
 		}
+	}
+	if broken {
+		return shards, nil
 	}
 	return shards, missing
 }
@@ -120,18 +151,36 @@ func bucketsOf(shards []*table.Bucket) []*quota.Bucket {
 	return buckets
 }
 
-// openFirst opens the session windows of the asked shard that are to be opened,
-// and tells the others, so that all give in the same.
-func (a *asking) openFirst(ctx context.Context, b *table.Bucket) (opens bool, err error) {
+// openAll opens the session windows of the asked shard that are to be opened, and
+// tells the others of all that are open on it, so that all give in the same.
+func (a *asking) openAll(ctx context.Context, b *table.Bucket) error {
 	use, _, err := quota.PlanUse(&b.Bucket, nil, a.millis())
-	if err != nil || len(use.Opens()) == 0 {
-		return false, err
+	if err != nil {
+		return err
 	}
-	taken, err := a.table.Use(ctx, b, use, expiry(&b.Bucket, a.millis()))
-	if err == nil && taken.Applied {
-		a.tell(ctx, opened(b, use.Changes), b.Count)
+	if len(use.Opens()) > 0 {
+		taken, err := a.table.Use(ctx, b, use, expiry(&b.Bucket, a.millis()))
+		if err != nil || !taken.Applied {
+			return err
+		}
+		if b, err = taken.Bucket(); err != nil {
+			return err
+		}
 	}
-	return true, err
+	a.tell(ctx, open(b, a.millis()), b.Count)
+	return nil
+}
+
+// open are the session windows of a bucket that are live.
+func open(b *table.Bucket, now int64) []table.Opened {
+	var windows []table.Opened
+	for i := range b.Limits {
+		w := b.Limits[i].Window
+		if w.Start != nil && now < *w.Start+w.Length {
+			windows = append(windows, table.Opened{Limit: b.Limits[i].Name, Start: *w.Start, Length: w.Length})
+		}
+	}
+	return windows
 }
 
 // createAll makes the shards that are missing.

@@ -59,8 +59,9 @@ func levelKeys(group table.Group) []table.ItemKey {
 
 // dressed is a bucket's item with the limits that hold, and everything else that
 // is kept on it of what holds. Limits that it did not have get their part of the
-// shard count, those that hold no more go. The valid-until is 0, so that the next
-// use brings the balances into line.
+// shard count, those that became a quota of other periods count as granted it,
+// those that hold no more go. The valid-until is 0, so that the next use brings
+// the balances into line.
 // Where no limits hold at all, it keeps those that it has.
 func (h holding) dressed(item table.Item, now time.Time) (table.Item, error) {
 	next, until := item.Clone(), now.Add(stampLife).UnixMilli()
@@ -99,6 +100,9 @@ func (h holding) dressed(item table.Item, now time.Time) (table.Item, error) {
 	if err := grant(b, added, now.UnixMilli()); err != nil {
 		return nil, err
 	}
+	if err := h.regrant(b, item, now.UnixMilli()); err != nil {
+		return nil, err
+	}
 	if item[table.AttrTTL] == nil && next[table.AttrTTL] != nil {
 		next[table.AttrTTL] = whole(expiry(&b.Bucket, now.UnixMilli()))
 	}
@@ -124,6 +128,22 @@ func grant(b *table.Bucket, names []string, now int64) error {
 		b.Item[table.Attr(name, table.FieldBalance)] = whole(quota.Share(params.Capacity, b.Count))
 		if l.IsQuota() {
 			b.Item[table.Attr(name, table.FieldGrant)] = whole(int64(b.Count))
+		}
+	}
+	return nil
+}
+
+// regrant has quotas count as granted their part that hold what was granted in no
+// period of theirs. The next pass trims them to it.
+func (h holding) regrant(b *table.Bucket, item table.Item, now int64) error {
+	before, err := table.DecodeBucket(item)
+	if err != nil {
+		return err
+	}
+	for _, l := range h.limits {
+		if b.Regrants(l.Name, &before.Bucket, now) {
+			b.Item[table.Attr(l.Name, table.FieldGrant)] = whole(int64(b.Count))
+			delete(b.Item, table.Attr(l.Name, table.FieldTopUp))
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,8 +73,9 @@ func (l *Lease) Left() Amounts {
 // and a quota's only in the period in which it was taken.
 //
 // Where it fails with an error that wraps table.ErrRetry, some of it may have
-// been settled; it is not tried again by itself. What it may have given back
-// counts as given back.
+// been settled, and Taken says what the lease holds; it is not tried again by
+// itself. What it may have given back counts as given back. Any other error says
+// that nothing was settled.
 func (l *Lease) Adjust(ctx context.Context, used Amounts) error {
 	demand := quota.Demand{}
 	for name, amount := range used {
@@ -96,7 +98,11 @@ func (l *Lease) Adjust(ctx context.Context, used Amounts) error {
 			return fmt.Errorf("%w: %.80s: %d would give back more than the %d that were taken", ErrAmount, name, amount/1000, held[name]/1000)
 		}
 	}
-	return l.settle(ctx, demand)
+	err := l.settle(ctx, demand)
+	if err != nil && !errors.Is(err, table.ErrRetry) && !maps.Equal(held, l.sides[0].demand()) {
+		return fmt.Errorf("%w: some of it was settled: %w", table.ErrRetry, err)
+	}
+	return err
 }
 
 // Release gives everything back that the lease holds: the use did not happen.
@@ -164,19 +170,31 @@ func (s side) catchUp(own side, used quota.Demand) quota.Demand {
 }
 
 // settle settles what a side gave, millitokens. What was used beyond it is the
-// first shard's; what is given back goes to those that gave it, the last first.
+// first's that gave of the limit; what is given back goes to those that gave it,
+// the last first. All of it is checked before any is written.
 func (l *Limiter) settle(ctx context.Context, s side, used quota.Demand) error {
+	if len(givenBack(used)) > 0 {
+		defer l.short.Remove(s[0].key.Group)
+	}
+	var settlements []settlement
 	for i := len(s) - 1; i >= 0; i-- {
-		part := used
+		due := used
 		if len(s) > 1 {
-			if part = s.due(i, used); len(part) == 0 {
+			if due = s.due(i, used); len(due) == 0 {
 				continue
 			}
 		}
-		if err := l.settlePart(ctx, s[i], part); err != nil {
+		settlement, err := s[i].settlement(due, l.now().UnixMilli())
+		if err != nil {
 			return err
 		}
-		used = without(used, part)
+		settlements = append(settlements, settlement)
+		used = without(used, due)
+	}
+	for _, settlement := range settlements {
+		if err := l.write(ctx, settlement); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -190,9 +208,16 @@ func (s side) due(i int, used quota.Demand) quota.Demand {
 	for name, amount := range used {
 		if back := min(-amount, s[i].demand[name]); back > 0 {
 			due[name] = -back
+		} else if amount > 0 && s.first(name) == i {
+			due[name] = amount
 		}
 	}
 	return due
+}
+
+// first is the place of the first shard that gave of a limit, if it be nothing.
+func (s side) first(name string) int {
+	return slices.IndexFunc(s, func(p *part) bool { _, gave := p.demand[name]; return gave })
 }
 
 // without is what is left of a settlement when a part of it is done.
@@ -206,40 +231,54 @@ func without(used, part quota.Demand) quota.Demand {
 	return left
 }
 
-// settlePart settles what one bucket gave, millitokens.
-func (l *Limiter) settlePart(ctx context.Context, p *part, used quota.Demand) error {
-	taken, err := table.DecodeBucket(p.item)
+// settlement is what one bucket is to settle.
+type settlement struct {
+	*part
+	used        quota.Demand  // millitokens
+	taken, last *table.Bucket // as the use left it, and the last settlement
+	now         int64
+}
+
+// settlement checks what the part is to settle. The error wraps ErrUndefined,
+// ErrAmount, or says why the bucket cannot be read.
+func (p *part) settlement(used quota.Demand, now int64) (settlement, error) {
+	s := settlement{part: p, used: used, now: now}
+	var err error
+	if s.taken, err = table.DecodeBucket(p.item); err == nil {
+		s.last, err = table.DecodeBucket(p.latest)
+	}
 	if err != nil {
-		return fmt.Errorf("shard %d: %w", p.key.Shard, err)
+		return s, fmt.Errorf("shard %d: %w", p.key.Shard, err)
 	}
 	for name := range used {
-		if taken.Limit(name) == nil || name == quota.WriteMeter {
-			return fmt.Errorf("%w: %.80s on %s", ErrUndefined, name, p.key.Resource)
+		if s.taken.Limit(name) == nil || name == quota.WriteMeter {
+			return s, fmt.Errorf("%w: %.80s on %s", ErrUndefined, name, p.key.Resource)
 		}
 	}
 	if !p.bypassed {
-		taken.Bypass = 0 // whatever the stamp says, the balance had it and gave it
+		s.taken.Bypass = 0 // whatever the stamp says, the balance had it and gave it
 	}
-	b, err := table.DecodeBucket(p.latest)
-	if err != nil {
-		return fmt.Errorf("shard %d: %w", p.key.Shard, err)
-	}
-	now := l.now().UnixMilli()
+	return s, sound(s.last, s.corrections(s.last, false))
+}
+
+// write settles what one bucket gave.
+func (l *Limiter) write(ctx context.Context, s settlement) error {
+	b := s.last
 	for attempt := range attempts {
-		corrections := p.corrections(b, taken, used, now, attempt == attempts-1)
+		corrections := s.corrections(b, attempt == attempts-1)
 		if err := sound(b, corrections); err != nil {
 			return err
 		}
 		settled, err := l.table.Settle(ctx, b, corrections)
 		if err != nil {
 			if errors.Is(err, table.ErrRetry) && !errors.Is(err, table.ErrThrottled) {
-				p.settled(givenBack(used), p.latest)
+				s.settled(givenBack(s.used), s.latest)
 			}
 			return err
 		}
 		if settled.Applied {
-			p.settled(used, settled.Item)
-			l.outlive(ctx, settled.Item, now)
+			s.settled(s.used, settled.Item)
+			l.outlive(ctx, settled.Item, s.now)
 			return nil
 		}
 		if b, err = settled.Bucket(); b == nil || err != nil {
@@ -285,16 +324,16 @@ func givenBack(used quota.Demand) quota.Demand {
 	return back
 }
 
-// corrections are those of a part's bucket. The last attempt lifts nothing, and
-// so cannot be refused.
-func (p *part) corrections(b, taken *table.Bucket, used quota.Demand, now int64, last bool) []quota.Correction {
-	corrections := quota.Settle(&b.Bucket, &taken.Bucket, used, now)
+// corrections are those of the bucket as it is. The last attempt lifts nothing,
+// and so cannot be refused.
+func (s settlement) corrections(b *table.Bucket, last bool) []quota.Correction {
+	corrections := quota.Settle(&b.Bucket, &s.taken.Bucket, s.used, s.now)
 	for i := range corrections {
 		c := &corrections[i]
 		if c.Limit == quota.WriteMeter {
 			continue
 		}
-		if p.bypassed || last && c.Balance > 0 {
+		if s.bypassed || last && c.Balance > 0 {
 			c.Balance, c.Max = 0, nil
 		}
 	}

@@ -235,7 +235,7 @@ func TestSettlingWithABucketThatIsGone(t *testing.T) {
 	w := newWorld(t)
 	l := w.limiter(Limits("", PerMinute("rpm", 60)))
 	lease := w.admit(l, acme, Amounts{"rpm": 5})
-	w.noError(w.Client.Remove(t.Context(), group(acme).At(0).PK(), table.StateSK))
+	w.remove(acme, 0)
 	w.noError(lease.Adjust(t.Context(), Amounts{"rpm": 5}))
 	if b := w.bucketOrNil(acme, 0); b != nil {
 		t.Errorf("a bucket is made: %v", b.Item)

@@ -35,12 +35,11 @@ type Rejection struct {
 	Shard    int      // the shard that was drawn last
 	Shards   int      // how many there are
 	Limits   []Status // of every limit asked for, by name
-	Together bool     // all shards were read: of limits that are gathered it says what they have together
+	Together bool     // of limits that are gathered it says what all shards have together, as of a second ago at most
 }
 
 // Status is what one shard can give of a limit, in tokens, rounded down; of one
-// that is gathered, all shards together if the rejection is Together. One is not
-// where all were found short of a quota a moment ago.
+// that is gathered, all shards together if the rejection is Together.
 type Status struct {
 	Limit      string
 	Requested  int64
@@ -110,6 +109,11 @@ func (r *Rejection) Of(limit string) Status {
 		}
 	}
 	return Status{}
+}
+
+// ofAll reports whether all shards together have too little of a limit.
+func (r *Rejection) ofAll() bool {
+	return r.Together && slices.ContainsFunc(r.Limits, func(s Status) bool { return s.Short() && s.Division == quota.Gathered })
 }
 
 // sooner reports whether a rejection promises more than another.

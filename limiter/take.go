@@ -16,9 +16,6 @@ type sighting struct {
 	count  int             // of its shards
 	limits map[string]bool // that its buckets have; nil while none was looked at
 	free   int64           // until when they are bypassed, epoch ms
-
-	had   map[string]int64 // what all shards had together, millitokens by limit; they had too little
-	until int64            // how long that is believed, epoch ms
 }
 
 // part is what one bucket gave to a use.
@@ -82,7 +79,7 @@ func (l *Limiter) draw(ctx context.Context, group table.Group, demand quota.Dema
 			return nil, nil
 		case !errors.As(err, &rejection):
 			return gave, err
-		case rejection.Together: // no other has what all have not
+		case rejection.ofAll(): // no other has what all have not
 			draws = 1
 		}
 		if draws--; best == nil || rejection.sooner(best) {
@@ -138,6 +135,7 @@ type asking struct {
 	tried    bool // to take free
 	bypassed bool
 	gathered side // what several shards gave; nil where the asked one did
+	told     bool // the other shards of session windows
 }
 
 func (a *asking) millis() int64 { return a.now.UnixMilli() }
@@ -297,10 +295,13 @@ func (a *asking) reject(ctx context.Context, b *table.Bucket, have []quota.Short
 	if renewed {
 		return a.take(ctx)
 	}
-	if a.gathers(b, have) {
-		return a.gather(ctx)
+	if !gathers(b, have) {
+		return table.Taken{}, rejection(b, have, a.millis())
 	}
-	return table.Taken{}, rejection(b, have, a.millis())
+	if r := a.knownShort(b); r != nil {
+		return table.Taken{}, r
+	}
+	return a.gather(ctx)
 }
 
 // double doubles the shards of a group whose shard 0 runs hot, and tells the

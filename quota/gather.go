@@ -18,11 +18,13 @@ type Piece struct {
 // that have most; everything else off the first alone. It is one use only where
 // all pieces are written at once.
 //
-// Where all of them together have too little, it returns no pieces and what each
-// enforced limit has: of all shards, where it Gathers. Left out are shards that
-// are disabled, that cannot be read, and that would open a session window: two
-// windows of one use would part the shards. shards are distinct and at one count;
-// amounts are from 0 to MaxAmount. The error is one of PlanUse.
+// Shards that are in debt count against the others: all of them together have to
+// have the amount, as one bucket would. Where they have too little, it returns no
+// pieces and what each enforced limit has: of all shards, where it Gathers. Left
+// out are shards that are disabled, bypassed alone or that cannot be read, and
+// those that would open a session window: two windows of one use would part the
+// shards. shards are distinct and at one count; amounts are from 0 to MaxAmount.
+// The error is one of PlanUse.
 func PlanGather(shards []*Bucket, demand Demand, now int64) ([]Piece, []Shortage, error) {
 	if err := shards[0].takes(demand); err != nil {
 		return nil, nil, err
@@ -83,14 +85,17 @@ func divide(shards []prepared, demand Demand, now int64) (pieces []Piece, enough
 		if l := shards[0].Limit(name); !l.Gathers() || now < l.Soft {
 			continue
 		}
-		for _, i := range richest(shards, name, first) {
-			if given := min(amount, gives(shards[i], name)); given > 0 {
-				pieces[i].Demand[name] = given
-				amount -= given
-			}
-		}
-		if amount > 0 {
+		if total(shards, name) < amount {
 			return nil, false
+		}
+		for _, i := range richest(shards, name, first) {
+			has, holds := shards[i].balance(name)
+			if given := min(amount, has); holds && (given > 0 || given == amount) {
+				pieces[i].Demand[name] = given
+				if amount -= given; amount == 0 {
+					break
+				}
+			}
 		}
 	}
 	return slices.DeleteFunc(pieces, func(p Piece) bool { return len(p.Demand) == 0 }), true
@@ -107,17 +112,33 @@ func richest(shards []prepared, name string, first bool) []int {
 	if first {
 		rest = places[1:]
 	}
-	slices.SortStableFunc(rest, func(a, b int) int { return cmp.Compare(gives(shards[b], name), gives(shards[a], name)) })
+	slices.SortStableFunc(rest, func(a, b int) int {
+		x, _ := shards[a].balance(name)
+		y, _ := shards[b].balance(name)
+		return cmp.Compare(y, x)
+	})
 	return places
 }
 
-// gives is what a shard can give of a limit, millitokens.
-func gives(shard prepared, name string) int64 {
-	if l := shard.after.Limit(name); l != nil {
-		return max(0, l.Balance)
+// balance is what a shard has of a limit, millitokens, if it has the limit.
+func (p prepared) balance(name string) (has int64, holds bool) {
+	if l := p.after.Limit(name); l != nil {
+		return l.Balance, true
 	}
-	return 0
+	return 0, false
 }
+
+// total is what the shards have of a limit together, debts included.
+func total(shards []prepared, name string) (sum int64) {
+	for _, shard := range shards {
+		has, _ := shard.balance(name)
+		sum = addUp(sum, has)
+	}
+	return sum
+}
+
+// addUp adds amounts within MaxAmount, and stays there.
+func addUp(a, b int64) int64 { return max(-MaxAmount, min(a+b, MaxAmount)) }
 
 // plan plans the use of each piece. A transaction writes each item twice.
 func plan(pieces []Piece, now int64) (enough bool, err error) {
@@ -152,20 +173,30 @@ func shortages(shards []prepared, demand Demand, now int64) ([]Shortage, error) 
 	return have, nil
 }
 
+// lookAgain is when those who gather look again for shards that were left out,
+// milliseconds. When these give again nobody knows.
+const lookAgain = 1000
+
 // together makes a shard's shortage that of all of them.
 func (s *Shortage) together(shards []prepared, now int64) {
 	var limits []holder
-	s.Available = 0
 	for _, shard := range shards {
-		if s.Available += gives(shard, s.Limit); shard.Limit(s.Limit) != nil {
-			limits = append(limits, holder{shard.Bucket, shard.Limit(s.Limit)})
+		if l := shard.Limit(s.Limit); l != nil {
+			limits = append(limits, holder{shard.Bucket, l})
 		}
 	}
-	count := shards[0].Count
-	s.Ceiling = Share(s.Capacity, count) * int64(count)
-	if s.At, s.Never = now, false; s.Short() {
-		at, ok := admitTogether(limits, s.Requested, now)
-		s.At, s.Never = at, !ok
+	first := shards[0]
+	s.Available, s.Ceiling = total(shards, s.Limit), Share(s.Capacity, first.Count)*int64(first.Count)
+	if s.At, s.Never = now, false; !s.Short() {
+		return
+	}
+	switch at, ok := admitTogether(limits, s.Requested, now); {
+	case ok:
+		s.At = at
+	case len(limits) < first.Count && first.Together(s.Limit, s.Requested):
+		s.At = now + lookAgain
+	default:
+		s.Never = true
 	}
 }
 
@@ -175,17 +206,38 @@ type holder struct {
 	limit *Limit
 }
 
-// have is what uses at an instant would find.
+// have is what uses at an instant would find, debts included.
 func have(limits []holder, at int64) (sum int64) {
 	for _, g := range limits {
 		use := g.useTime(at)
 		opened := g.limit.opened(use)
 		change, _, _, err := opened.materialise(g.Bucket, 0, use)
 		if err == nil {
-			sum += max(0, g.limit.Balance+change.Delta)
+			sum = addUp(sum, g.limit.Balance+change.Delta)
 		}
 	}
 	return sum
+}
+
+// Closed reports whether a use at an instant would open a session window of the
+// bucket.
+func (b *Bucket) Closed(now int64) bool {
+	at := b.useTime(now)
+	return slices.ContainsFunc(b.Limits, func(l Limit) bool { return l.Kind() == Session && !l.Window.live(at) })
+}
+
+// Opening are shards as they are once all session windows that are not live have
+// been opened. The shards themselves stay.
+func Opening(shards []*Bucket, now int64) []*Bucket {
+	at := now
+	for _, b := range shards {
+		at = max(at, b.useTime(now))
+	}
+	opening := make([]*Bucket, len(shards))
+	for i, b := range shards {
+		opening[i] = b.Opened(at)
+	}
+	return opening
 }
 
 // Together reports whether all shards of the bucket's count can ever hold an

@@ -37,7 +37,7 @@ func TestPlanGather(t *testing.T) {
 		}
 		return family(limits...)
 	}
-	disabled := calls(300, 800, 400)
+	disabled := calls(300, 800, 400, 0)
 	disabled[1].Disabled = true
 	broken := calls(300, 800, 400)
 	broken[1].Broken = ErrSchedule
@@ -53,7 +53,14 @@ func TestPlanGather(t *testing.T) {
 		{"more than there ever is", calls(300, 200, 900, 400), Demand{"q": 4001}, "q 1800 of 4001, at most 4000 of 4000, never"},
 		{"what one has", calls(300, 200), Demand{"q": 300}, "0 300"},
 		{"the first has nothing", calls(0, 200, 900), Demand{"q": 950}, "1 50, 2 900"},
-		{"the first is in debt", calls(-50, 900), Demand{"q": 900}, "1 900"},
+		{"the first is in debt", calls(-50, 900), Demand{"q": 850}, "1 850"},
+		{"which the others owe too", calls(-50, 900), Demand{"q": 851}, "q 850 of 851, at most 4000 of 4000, at +86400000"},
+		{"nothing of what another has", calls(-50, 100, 900), Demand{"q": 0}, "2 0"},
+		{"nothing, off the richest", calls(0, 900, -900), Demand{"q": 0}, "1 0"},
+		{"nothing, and all are in debt together", calls(-901, 900), Demand{"q": 0}, "q -1 of 0, at most 4000 of 4000, at +86400000"},
+		{"nothing beside what is divided", family([]Limit{q(-5), dripping("rpm", 100, 4000)}, []Limit{q(7), dripping("rpm", 0, 4000)}),
+			Demand{"q": 0, "rpm": 1}, "0 rpm 1, 1 q 0"},
+		{"what a shard that is left out may have", disabled, Demand{"q": 3001}, "q 700 of 3001, at most 4000 of 4000, at +3601000"}, // a second from now,
 		{"one is disabled", disabled, Demand{"q": 701}, "q 700 of 701, at most 4000 of 4000, at +86400000"},
 		{"one cannot be read", broken, Demand{"q": 700}, "0 300, 2 400"},
 		{"what is divided is the first's", family(

@@ -22,13 +22,21 @@ type Funding struct {
 	Amount int64 // millitokens
 	Donor  int   // shard index; meaningful for a move
 	Guard  Guard // what must still hold of the donor; meaningful for a move
+	Trim   int64 // what the donor holds above its ceiling, millitokens; a move takes it off too
 }
 
-// Moves are the fundings that take something off a donor.
+// Moves are the fundings that take something off a donor, with all that they
+// take off it. What the donor holds above its ceiling, since no pass has trimmed
+// it yet, goes: it would otherwise hold its whole ceiling beside what it gave.
 func Moves(fundings []Funding) []Funding {
-	return slices.DeleteFunc(slices.Clone(fundings), func(f Funding) bool {
-		return f.Source != Move || f.Amount == 0
-	})
+	var moves []Funding
+	for _, f := range fundings {
+		if f.Source == Move && f.Amount != 0 {
+			f.Amount, f.Trim = f.Amount+f.Trim, 0
+			moves = append(moves, f)
+		}
+	}
+	return moves
 }
 
 // Guard is what the donor of a move must still look like when it is debited:
@@ -85,12 +93,14 @@ func (l *Limit) fund(params Params, siblings []*Bucket, shard, count int, now in
 		return Funding{Limit: l.Name, Source: Mint, Amount: share}
 	}
 	given := donor.Limit(l.Name)
+	trim := max(0, given.Balance-given.Ceiling(donor.Count, params.Capacity))
 	return Funding{
 		Limit:  l.Name,
 		Source: Move,
 		Amount: max(0, min(share, given.Balance)),
 		Donor:  donor.Shard,
 		Guard:  guardOf(donor, given, params.Capacity, now),
+		Trim:   trim,
 	}
 }
 
@@ -146,6 +156,23 @@ func guardOf(donor *Bucket, limit *Limit, capacity, now int64) Guard {
 	}
 	guard.Refilled, _ = limit.Resets.Prev(now)
 	return guard
+}
+
+// Regrants reports whether a limit that was given other terms holds allowance of
+// no period of theirs: it dripped, or what was granted of a period that was over
+// by the old terms goes on by the new ones. Such shards were not granted disjoint
+// slots. Each counts as granted its own slot at its count then, and what an
+// operator had added is over. before is the bucket as it was. A quota whose old
+// terms cannot be read keeps its grant.
+func (b *Bucket) Regrants(name string, before *Bucket, now int64) bool {
+	was, is := before.Limit(name), b.Limit(name)
+	switch {
+	case was == nil || is == nil || !is.IsQuota():
+		return false
+	case was.IsQuota():
+		return !was.Current(before.Refilled, now) && is.Current(b.Refilled, now)
+	}
+	return !was.mayBeQuota(before)
 }
 
 // Freezes returns the grant counts to freeze onto a bucket before its shard

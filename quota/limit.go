@@ -109,7 +109,7 @@ func (l *Limit) Effective(now int64) (Params, error) {
 		err = ErrOverflow
 	}
 	if err != nil {
-		return Params{}, fmt.Errorf("%w: limit %s: %w", ErrSchedule, l.Name, err)
+		return Params{}, fmt.Errorf("%w: limit %.80q: %w", ErrSchedule, l.Name, err)
 	}
 	return params, nil
 }

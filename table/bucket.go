@@ -187,10 +187,11 @@ func (r *reader) fail(what, cause string) {
 const maxName = 80
 
 func shortened(name string) string {
-	if len(name) <= maxName {
-		return name
+	shown := Printable(name[:min(len(name), maxName)])
+	if max(len(name), len(shown)) <= maxName {
+		return shown
 	}
-	return name[:maxName] + "…"
+	return strings.ToValidUTF8(shown[:min(len(shown), maxName)], "") + "…"
 }
 
 func (r *reader) count() int { return max(1, int(r.number(AttrShardCount, 1, maxCount))) }

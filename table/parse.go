@@ -150,11 +150,11 @@ func (p *parser) content(kind string, depth int) types.AttributeValue {
 	case "NULL":
 		return &types.AttributeValueMemberNULL{Value: p.bool()}
 	case "SS":
-		return &types.AttributeValueMemberSS{Value: collect(p, p.string)}
+		return &types.AttributeValueMemberSS{Value: set(p, p.string)}
 	case "NS":
-		return &types.AttributeValueMemberNS{Value: collect(p, p.string)}
+		return &types.AttributeValueMemberNS{Value: set(p, p.string)}
 	case "BS":
-		return &types.AttributeValueMemberBS{Value: collect(p, p.binary)}
+		return &types.AttributeValueMemberBS{Value: set(p, p.binary)}
 	case "L":
 		return &types.AttributeValueMemberL{Value: collect(p, func() types.AttributeValue { return p.value(depth + 1) })}
 	case "M":
@@ -169,6 +169,15 @@ func collect[T any](p *parser, element func() T) []T {
 	list := []T{}
 	p.list('[', ']', func() { list = append(list, element()) })
 	return list
+}
+
+// set reads the members of a set, of which the table has none that is empty.
+func set[T any](p *parser, member func() T) []T {
+	members := collect(p, member)
+	if len(members) == 0 {
+		p.fail("an empty set")
+	}
+	return members
 }
 
 func (p *parser) bool() bool {

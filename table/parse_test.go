@@ -88,6 +88,9 @@ func TestParseItemRefuses(t *testing.T) {
 		{`{"a":{"S":"secret\q"}}`, "malformed string"},
 		{"{\"a\":{\"S\":\"sec\nret\"}}", "control character"},
 		{`{"a":` + deep + `}`, "nested too deep"},
+		{`{"a":{"SS":[]}}`, "an empty set at byte 13"},
+		{`{"a":{"NS":[ ]}}`, "an empty set"},
+		{`{"a":{"M":{"b":{"BS":[]}}}}`, "an empty set"},
 	}
 	for _, test := range tests {
 		_, err := ParseItem([]byte(test.text))
@@ -102,10 +105,10 @@ func TestParseItemRefuses(t *testing.T) {
 
 func TestParseItemEveryType(t *testing.T) {
 	const text = ` { "b" : {"B":"AQI="}, "bool":{"BOOL":true},"bs":{"BS":["AQ==","Ag=="]},"e":{"S":""},"l":{"L":[{"N":"1"},{"L":[]}]},` +
-		`"m":{"M":{"x":{"S":"y"}}},"n":{"N":"12345678901234567890123456789012345678"},"ns":{"NS":["1","2"]},"null":{"NULL":true},` +
+		`"m":{"M":{"x":{"S":"y"},"z":{"M":{}}}},"n":{"N":"12345678901234567890123456789012345678"},"ns":{"NS":["1","2"]},"null":{"NULL":true},` +
 		`"s":{"S":"a\"\u00e9\ud83d\ude00 ü"},"ss":{"SS":["a","b"]}} `
 	const want = `{"b":{"B":"AQI="},"bool":{"BOOL":true},"bs":{"BS":["AQ==","Ag=="]},"e":{"S":""},"l":{"L":[{"N":"1"},{"L":[]}]},` +
-		`"m":{"M":{"x":{"S":"y"}}},"n":{"N":"12345678901234567890123456789012345678"},"ns":{"NS":["1","2"]},"null":{"NULL":true},` +
+		`"m":{"M":{"x":{"S":"y"},"z":{"M":{}}}},"n":{"N":"12345678901234567890123456789012345678"},"ns":{"NS":["1","2"]},"null":{"NULL":true},` +
 		`"s":{"S":"a\"é😀 ü"},"ss":{"SS":["a","b"]}}`
 	item, err := ParseItem([]byte(text))
 	if err != nil {
@@ -149,7 +152,8 @@ func FuzzParseItem(f *testing.F) {
 }
 
 // fuzzRefused holds a refusal to what is not an item, or one that the SDK reads only because it looks less closely: it
-// lets a value be null, have no type or several, or nest without end, and takes a set or a list of null for an empty one.
+// lets a value be null, have no type or several, or nest without end, takes a set or a list of null for an empty one, and
+// lets a set be empty.
 func fuzzRefused(t *testing.T, text []byte, err error) {
 	t.Helper()
 	if !errors.Is(err, ErrJSON) || len(err.Error()) > 100 {
@@ -197,6 +201,8 @@ func wellFormedValue(raw json.RawMessage, depth int) bool {
 			return json.Unmarshal(content, &list) == nil && !slices.ContainsFunc(list, func(raw json.RawMessage) bool { return !wellFormedValue(raw, depth+1) })
 		case "M":
 			return json.Unmarshal(content, &inner) == nil && wellFormed(content, inner, depth+1)
+		case "SS", "NS", "BS":
+			return json.Unmarshal(content, plainContents[kind]) == nil && json.Unmarshal(content, &list) == nil && len(list) > 0
 		}
 		return json.Unmarshal(content, plainContents[kind]) == nil
 	}

@@ -35,6 +35,7 @@ func change(before *table.Bucket, c *recorded) (*table.Bucket, error) {
 		return nil, err
 	}
 	raise(after, before, c)
+	regrant(after, before, c)
 	passed := pass(after, before, c)
 	for i := range after.Limits {
 		settle(&after.Limits[i], after.Refilled, c)
@@ -109,6 +110,21 @@ func raise(after, before *table.Bucket, c *recorded) {
 		}
 	}
 	after.Count = c.New.Count
+}
+
+// regrant has a quota count as granted its part where an operator's change did,
+// since what the shard holds was granted in no period of its terms.
+func regrant(after, before *table.Bucket, c *recorded) {
+	if passRecorded(c) {
+		return
+	}
+	for i := range after.Limits {
+		limit := &after.Limits[i]
+		is := c.New.Limit(limit.Name)
+		if is != nil && is.Grant != nil && *is.Grant == c.New.Count && after.Regrants(limit.Name, &before.Bucket, c.Time) {
+			limit.Grant, limit.TopUp = new(after.Count), 0
+		}
+	}
 }
 
 // pass makes a recorded pass again, on the table's own balances, and reports

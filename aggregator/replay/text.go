@@ -33,7 +33,17 @@ type text struct {
 	name Naming
 }
 
-func (t *text) line(format string, args ...any) { fmt.Fprintf(t.out, format+"\n", args...) }
+// line writes a line. What a recording may have put into it, which is all text
+// but the format, neither breaks the columns nor moves a terminal.
+func (t *text) line(format string, args ...any) {
+	for i, arg := range args {
+		switch arg.(type) {
+		case string, error, fmt.Stringer:
+			args[i] = table.Printable(fmt.Sprint(arg))
+		}
+	}
+	fmt.Fprintf(t.out, format+"\n", args...)
+}
 
 func records(n int) string { return count(n, "record", "records") }
 

@@ -194,11 +194,11 @@ func (k *books) dripped(image, before, after *table.Bucket) {
 // created notes a new shard: with allowance that was not there before, which is
 // a fresh grant, or with what others gave.
 func (k *books) created(zero, after *table.Bucket, fresh int64, c table.Creation, donors []*table.Bucket) {
-	switch share := shareOf(after, c.Bucket.Count); fresh {
-	case 0:
-	case share:
+	switch share := shareOf(after, c.Bucket.Count); {
+	case fresh == 0:
+	case fresh == share:
 		k.grant(after, c.Bucket.Count)
-	default:
+	case fresh > 0 || !k.trimmed(after, -fresh, c):
 		k.note("shard %d of %d made %s of nothing", after.Shard, after.Count, tokens(fresh))
 	}
 	for _, donor := range donors {
@@ -213,6 +213,19 @@ func (k *books) created(zero, after *table.Bucket, fresh int64, c table.Creation
 	if !sameTerms(zero, after) {
 		k.note("shard %d was created with other terms than shard 0 has", after.Shard)
 	}
+}
+
+// trimmed notes what a creation took off a donor beyond what it moved, and
+// reports whether the donor was so much above its ceiling.
+func (k *books) trimmed(after *table.Bucket, fall int64, c table.Creation) bool {
+	for _, move := range c.Moves {
+		if move.Limit == "q" && (k.changed || fall <= k.over[move.Donor]) {
+			k.charged[periodOf(after)] += fall
+			k.over[move.Donor] = max(0, k.over[move.Donor]-fall)
+			return true
+		}
+	}
+	return false
 }
 
 // joined notes a shard that was given something of one window and joins another

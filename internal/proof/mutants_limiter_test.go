@@ -36,6 +36,13 @@ func (u unruly) Tell(ctx context.Context, key table.Key, window table.Opened) (b
 	return u.tell(u.Client, key, window)
 }
 
+func (u unruly) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (table.Taken, error) {
+	if u.amend == nil {
+		return u.Client.Amend(ctx, pk, sk, amendment)
+	}
+	return u.amend(u.Client, pk, sk, amendment)
+}
+
 // using is a table that changes a use before it is written.
 func using(change func(t *memory.Client, b *table.Bucket, use *quota.Use)) func(*world) table.Client {
 	return unruly{use: func(t *memory.Client, b *table.Bucket, use *quota.Use) (table.Taken, error) {
@@ -197,6 +204,24 @@ var limiterMutants = []mutant{
 		in: "two limiters take the last of a parent's tokens",
 		table: unruly{settle: func(t *memory.Client, b *table.Bucket, _ []quota.Correction) (table.Taken, error) {
 			return table.Taken{Applied: true, Item: b.Item}, nil
+		}}.table,
+	},
+	{
+		name: "no grant stamped where a limit becomes a quota", says: "is held",
+		in: "a limit that drips becomes a quota while the count doubles and a limiter creates",
+		table: unruly{amend: func(t *memory.Client, pk, sk string, amendment table.Amendment) (table.Taken, error) {
+			amendment.Set = build(amendment.Set, attrs{"b_come_gc": nil})
+			return t.Amend(bg, pk, sk, amendment)
+		}}.table,
+	},
+	{
+		name: "a donor keeps what it holds above its ceiling", says: "is held",
+		in: "a limit that drips becomes a quota while the count doubles and a limiter creates",
+		table: unruly{create: func(t *memory.Store, c table.Creation) (table.CreationOutcome, error) {
+			for i, move := range c.Moves {
+				c.Moves[i].Amount = c.Bucket.Limit(move.Limit).Balance
+			}
+			return t.Create(bg, c)
 		}}.table,
 	},
 }

@@ -49,6 +49,7 @@ type unruly struct {
 	useAll func(t *memory.Client, uses []table.Using) (bool, error)
 	settle func(t *memory.Client, b *table.Bucket, corrections []quota.Correction) (table.Taken, error)
 	tell   func(t *memory.Client, key table.Key, window table.Opened) (bool, error)
+	amend  func(t *memory.Client, pk, sk string, amendment table.Amendment) (table.Taken, error)
 }
 
 func (u unruly) Pass(ctx context.Context, b *table.Bucket, pass *quota.Pass) (table.PassResult, error) {

@@ -3,8 +3,15 @@ package proof_test
 import (
 	"github.com/shardquota/shardquota/internal/explore"
 	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
+
+// dripped has a shard hold the whole of a limit that drips, and is replicated.
+var dripped = attrs{
+	"b_come_tk": million, "b_come_tc": 0, "b_come_cp": million, "b_come_ra": million, "b_come_rp": 60_000,
+	"b_come_div": string(quota.Replicated),
+}
 
 // limiterOperatorScenarios are about what an operator does meanwhile.
 var limiterOperatorScenarios = []scenario{
@@ -61,6 +68,18 @@ var limiterOperatorScenarios = []scenario{
 			w.books.changed = true
 			return []explore.Spec{
 				w.limiter("operator", program{}, limits(daily(900), limiter.Quota("come", 1000, "0 0 * * *"))),
+				w.client("client", 0, doubles(2)),
+				w.limiter("limiter", program{count: 4, picks: []int{3}}, acquires(10)),
+			}
+		},
+	},
+	{
+		"a limit that drips becomes a quota while the count doubles and a limiter creates", noon,
+		[]table.Item{u(0, 2, 400_000, 2, dripped), u(1, 2, 300_000, 2, dripped), ownLimits},
+		func(w *world) []explore.Spec {
+			w.books.changed = true
+			return []explore.Spec{
+				w.limiter("operator", program{}, limits(daily(1000), limiter.Quota("come", 1000, "0 0 * * *"))),
 				w.client("client", 0, doubles(2)),
 				w.limiter("limiter", program{count: 4, picks: []int{3}}, acquires(10)),
 			}

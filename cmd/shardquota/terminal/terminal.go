@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"time"
-	"unicode"
 
 	"charm.land/lipgloss/v2"
 	"charm.land/lipgloss/v2/table"
@@ -203,11 +202,4 @@ func plural(n int, what string) string {
 func amount(milli int64) string { return tokens.Tokens(milli) }
 
 // clean takes out of text off a table what a terminal would obey.
-func clean(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '�'
-		}
-		return r
-	}, text)
-}
+func clean(text string) string { return tokens.Printable(text) }
