@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/shardquota/shardquota/limiter"
-	"github.com/shardquota/shardquota/table"
 )
 
 // Names says what stands for an entity's id where it is printed.
@@ -49,7 +48,7 @@ func (p *Plan) Print(w io.Writer, names Names) error {
 		}
 		fmt.Fprintln(out, change.Title(names))
 		for _, field := range change.Fields {
-			fmt.Fprintf(out, "    %s\n", table.Printable(field.String()))
+			fmt.Fprintf(out, "    %s\n", field)
 		}
 		if change.Pending {
 			fmt.Fprintln(out, "    ~ to be brought to all buckets: the last change was cut short")
@@ -65,7 +64,7 @@ func (p *Plan) Print(w io.Writer, names Names) error {
 // Title is the change's first line in a plan: its mark, the level, and the line of
 // the manifest that names it, where one does.
 func (c Change) Title(names Names) string {
-	title := marks[c.Kind] + " " + table.Printable(levelName(c.At, names))
+	title := marks[c.Kind] + " " + levelName(c.At, names)
 	if c.Line > 0 {
 		title += fmt.Sprintf(" (line %d)", c.Line)
 	}
