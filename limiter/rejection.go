@@ -35,11 +35,12 @@ type Rejection struct {
 	Shard    int      // the shard that was drawn last
 	Shards   int      // how many there are
 	Limits   []Status // of every limit asked for, by name
-	Together bool     // of limits that are gathered it says what all shards have together, as of a second ago at most
+	Together bool     // what is gathered, and short, it says of all shards together, as of a second ago at most
 }
 
 // Status is what one shard can give of a limit, in tokens, rounded down; of one
-// that is gathered, all shards together if the rejection is Together.
+// that is gathered, and that the shard is short of, all shards together if the
+// rejection is Together.
 type Status struct {
 	Limit      string
 	Requested  int64

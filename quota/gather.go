@@ -14,13 +14,14 @@ type Piece struct {
 }
 
 // PlanGather decides what the shards of a group give to a use of which the first
-// of them alone is short. What Gathers is taken off as few as it can be, off those
-// that have most; everything else off the first alone. It is one use only where
-// all pieces are written at once.
+// of them alone is short. What it is short of and Gathers is taken off as few as it
+// can be, off those that have most; everything else off the first alone. It is one
+// use only where all pieces are written at once.
 //
 // Shards that are in debt count against the others: all of them together have to
 // have the amount, as one bucket would. Where they have too little, it returns no
-// pieces and what each enforced limit has: of all shards, where it Gathers. Left
+// pieces and what each enforced limit has: of all shards, where the first is short
+// and it Gathers. Left
 // out are shards that are disabled, bypassed alone or that cannot be read, and
 // those that would open a session window: two windows of one use would part the
 // shards. shards are distinct and at one count; amounts are from 0 to MaxAmount.
@@ -76,13 +77,14 @@ func divide(shards []prepared, demand Demand, now int64) (pieces []Piece, enough
 		pieces[i] = Piece{Bucket: s.Bucket, Demand: Demand{}}
 	}
 	for name, amount := range demand {
-		if l := shards[0].Limit(name); !l.Gathers() || now < l.Soft {
+		has, _ := shards[0].balance(name)
+		if l := shards[0].Limit(name); !l.Gathers() || now < l.Soft || has >= amount {
 			pieces[0].Demand[name] = amount
 		}
 	}
 	first := len(pieces[0].Demand) > 0 // it is written anyway
 	for name, amount := range demand {
-		if l := shards[0].Limit(name); !l.Gathers() || now < l.Soft {
+		if _, alone := pieces[0].Demand[name]; alone {
 			continue
 		}
 		if total(shards, name) < amount {
@@ -166,7 +168,7 @@ func shortages(shards []prepared, demand Demand, now int64) ([]Shortage, error) 
 		return have, err
 	}
 	for i := range have {
-		if s := &have[i]; first.Limit(s.Limit).Gathers() {
+		if s := &have[i]; s.Short() && first.Limit(s.Limit).Gathers() {
 			s.together(shards, now)
 		}
 	}
