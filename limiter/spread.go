@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -129,7 +129,8 @@ func (l *Limiter) sweep(ctx context.Context, group table.Group, now time.Time) (
 	}
 	shards, err := l.shards(ctx, group, now)
 	if unreadable(err) {
-		left, err = err, l.disable(ctx, group, h.access == Disabled)
+		left = err
+		changed, err = l.admitUnread(ctx, group, h, now)
 	}
 	if err != nil {
 		return false, err
@@ -150,38 +151,49 @@ func (l *Limiter) sweep(ctx context.Context, group table.Group, now time.Time) (
 	return changed, left
 }
 
-// disable disables the shards of a group, or lets them be used again, without
-// reading them.
-func (l *Limiter) disable(ctx context.Context, group table.Group, disabled bool) error {
+// admitUnread brings the access that holds to the shards of a group without
+// reading them, and reports whether another has come to hold meanwhile.
+func (l *Limiter) admitUnread(ctx context.Context, group table.Group, h holding, now time.Time) (changed bool, err error) {
 	keys, err := l.table.Find(ctx, table.Scope(group))
 	if err != nil {
-		return err
+		return false, err
 	}
-	change := table.Amendment{Remove: []string{table.AttrDisabled}}
-	if disabled {
-		change = table.Amendment{Set: table.Item{table.AttrDisabled: &types.AttributeValueMemberBOOL{Value: true}}}
+	change := table.Amendment{Set: table.Item{}}
+	h.admit(change.Set, now.Add(stampLife).UnixMilli())
+	for _, name := range []string{table.AttrDisabled, table.AttrBypass} {
+		if change.Set[name] == nil {
+			change.Remove = append(change.Remove, name)
+		}
 	}
 	for _, key := range keys {
 		if _, err := l.table.Amend(ctx, key.PK(), table.StateSK, change); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	again, err := l.lookAt(ctx, group, now)
+	if errors.Is(err, ErrLimit) || errors.Is(err, ErrUndefined) {
+		err = nil
+	}
+	return again.access != h.access, err
 }
 
 // shards are those of a group that can be read, shard 0 first, raised to its
-// count: a limit that comes is shared out at the count that holds. Where there is
-// no shard 0 they are those that an index finds, and where it cannot be read none.
-// The error of those that cannot be read wraps table.ErrItem or table.ErrKey.
+// count: a limit that comes is shared out at the count that holds. Where shard 0
+// is gone or cannot be read, that is the largest count of those that an index
+// finds. The error of those that cannot be read wraps table.ErrItem or
+// table.ErrKey.
 func (l *Limiter) shards(ctx context.Context, group table.Group, now time.Time) ([]*table.Bucket, error) {
 	zero, err := l.table.Read(ctx, group.At(0))
-	if err != nil {
+	if err != nil && !unreadable(err) {
 		return nil, fmt.Errorf("shard 0: %w", err)
 	}
-	if zero == nil {
-		return l.findable(ctx, group)
+	count := 0
+	if zero != nil && err == nil {
+		count = zero.Count
+	} else if count, err = l.findable(ctx, group); count == 0 {
+		return nil, err
 	}
-	family, err := l.table.RaiseAndRead(ctx, group, zero.Count, now.UnixMilli())
+	family, err := l.table.RaiseAndRead(ctx, group, count, now.UnixMilli())
 	if err != nil {
 		return nil, err
 	}
@@ -197,13 +209,13 @@ func (l *Limiter) shards(ctx context.Context, group table.Group, now time.Time) 
 	return shards, err
 }
 
-// findable are the shards of a group that an index finds.
-func (l *Limiter) findable(ctx context.Context, group table.Group) ([]*table.Bucket, error) {
+// findable is the largest count of the shards that an index finds and that can be
+// read, 0 where there are none. The error is that of the last that cannot.
+func (l *Limiter) findable(ctx context.Context, group table.Group) (count int, err error) {
 	keys, err := l.table.Find(ctx, table.Scope(group))
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	var shards []*table.Bucket
 	var broken error
 	for _, key := range keys {
 		b, err := l.table.Read(ctx, key)
@@ -211,17 +223,19 @@ func (l *Limiter) findable(ctx context.Context, group table.Group) ([]*table.Buc
 		case unreadable(err):
 			broken = fmt.Errorf("shard %d: %w", key.Shard, err)
 		case err != nil:
-			return nil, fmt.Errorf("shard %d: %w", key.Shard, err)
+			return 0, fmt.Errorf("shard %d: %w", key.Shard, err)
 		case b != nil:
-			shards = append(shards, b)
+			count = max(count, b.Count)
 		}
 	}
-	return shards, broken
+	return count, broken
 }
 
 // amend brings what holds to one bucket, whatever others do to it meanwhile, and
-// reports whether that changed it.
+// reports whether that changed it. What a bucket is owed by terms that it is to
+// lose it gets first.
 func (l *Limiter) amend(ctx context.Context, b *table.Bucket, h holding, now time.Time) (bool, error) {
+	passed := false
 	for range attempts {
 		to, err := h.dressed(b.Item, now)
 		if err != nil {
@@ -230,6 +244,13 @@ func (l *Limiter) amend(ctx context.Context, b *table.Bucket, h holding, now tim
 		amendment := changed(b.Item, to)
 		if len(amendment.Remove) == 0 && onlyValid(amendment.Set) {
 			return false, nil
+		}
+		if !passed && owed(b, to, now.UnixMilli()) {
+			passed = true
+			if b, err = l.pass(ctx, b, now.UnixMilli()); b == nil || err != nil {
+				return false, err
+			}
+			continue
 		}
 		amended, err := l.table.Amend(ctx, b.Key.PK(), table.StateSK, amendment)
 		if err != nil || amended.Applied || amended.Item == nil {
@@ -246,4 +267,32 @@ func (l *Limiter) amend(ctx context.Context, b *table.Bucket, h holding, now tim
 // nothing else.
 func onlyValid(set table.Item) bool {
 	return len(set) == 0 || len(set) == 1 && set[table.AttrValid] != nil
+}
+
+// owed reports whether a bucket would lose by other terms what it has coming by
+// its own: a limit that drips becomes a quota or drips more slowly, or a quota whose
+// period is over gets one that is not.
+func owed(b *table.Bucket, to table.Item, now int64) bool {
+	after, err := table.DecodeBucket(to)
+	if err != nil || b.Closed(now) { // a pass would open a session's window
+		return false
+	}
+	return slices.ContainsFunc(after.Limits, func(is quota.Limit) bool {
+		was := b.Limit(is.Name)
+		return after.Regrants(is.Name, &b.Bucket, now) || was != nil && was.Slows(&is)
+	})
+}
+
+// pass brings a bucket up to date by the terms that it has, unless others write it
+// in that moment, and returns it as it is then, nil where it is gone.
+func (l *Limiter) pass(ctx context.Context, b *table.Bucket, now int64) (*table.Bucket, error) {
+	use, _, err := quota.PlanUse(&b.Bucket, nil, now)
+	if err != nil {
+		return b, nil // terms that cannot be read owe nothing
+	}
+	taken, err := l.table.Use(ctx, b, use, 0)
+	if err != nil {
+		return nil, err
+	}
+	return taken.Bucket()
 }

@@ -166,8 +166,8 @@ func (k *books) restored(image, before, after *table.Bucket, count int, c quota.
 }
 
 // dripped notes a pass that moved the time all limits refill from and kept
-// something of what a dripping one had gained by then. What was spent since the
-// image may be missing, where the image made the limit full.
+// something of what a dripping one had gained by then. What was spent or moved off
+// since the image may be missing, where the image made the limit full.
 func (k *books) dripped(image, before, after *table.Bucket) {
 	for i := range before.Limits {
 		l := &before.Limits[i]
@@ -184,7 +184,8 @@ func (k *books) dripped(image, before, after *table.Bucket) {
 		for _, c := range due.Changes {
 			want += c.Delta
 		}
-		since := max(0, l.Consumed-image.Limit(l.Name).Consumed)
+		was := image.Limit(l.Name)
+		since := max(0, l.Consumed-was.Consumed, was.Balance-l.Balance)
 		if lost := want - since - after.Limit(l.Name).Balance; lost > 0 && want > l.Balance {
 			k.note("a pass of shard %d lost %s of what %s had gained", after.Shard, tokens(lost), l.Name)
 		}
