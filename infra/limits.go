@@ -89,7 +89,6 @@ func (q *ShardQuota) addLimits() {
 			"Namespace": properties.Namespace,
 			"File":      properties.File,
 			"Manifest":  properties.Manifest,
-			"Marked":    "true",
 		},
 	})
 	// What it takes is there before it, and until after it.

@@ -58,7 +58,7 @@ func TestLimits(t *testing.T) {
 
 	if got, want := asJSON(t, limits.Properties), asJSON(t, map[string]any{
 		"ServiceToken": getAtt(functionID, "Arn"), "ServiceTimeout": "1500",
-		"Table": ref(tableID), "Namespace": "default", "File": "limits.yaml", "Manifest": manifestText(t), "Marked": "true",
+		"Table": ref(tableID), "Namespace": "default", "File": "limits.yaml", "Manifest": manifestText(t),
 	}); got != want {
 		t.Errorf("the resource is\n%s\nnot\n%s", got, want)
 	}

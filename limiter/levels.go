@@ -38,9 +38,9 @@ func (r Rules) Equal(other Rules) bool {
 type Stored struct {
 	At Level
 	Rules
-	Owner   string // who declares the level, "" for nobody; Replace stores what is here
-	Invalid error  // why the limits cannot be read, of which there are none then; wraps ErrLimit
-	Pending bool   // a Replace was stored, and perhaps not brought to all buckets
+	Owners  []string // who declares the level, sorted; Replace and SetOwners store what is here
+	Invalid error    // why the limits cannot be read, of which there are none then; wraps ErrLimit
+	Pending bool     // a Replace was stored, and perhaps not brought to all buckets
 
 	item table.Item
 }
@@ -151,7 +151,7 @@ func (l *Limiter) Stored(ctx context.Context, levels ...Level) ([]Stored, error)
 			rules.Access, rules.Cascade = Inherit, nil
 		}
 		stored[i] = Stored{
-			At: levels[i], Rules: rules, Owner: item.Text(attrOwner), Invalid: c.invalid, Pending: item[attrPending] != nil, item: item,
+			At: levels[i], Rules: rules, Owners: owners(item), Invalid: c.invalid, Pending: item[attrPending] != nil, item: item,
 		}
 	}
 	return stored, nil
@@ -161,9 +161,25 @@ const (
 	// attrPending is on the item of a level from when a Replace is stored to when
 	// all buckets have it, so that one that is cut short is seen.
 	attrPending = "spread_pending"
-	// attrOwner says who declares a level. It stays when others change the level.
-	attrOwner = "declared_by"
+	// attrOwners is the set of those who declare a level. It stays when others change
+	// the level.
+	attrOwners = "declared_by"
 )
+
+// owners are those who declare the level of an item, sorted.
+func owners(item table.Item) []string {
+	set, ok := item[attrOwners].(*types.AttributeValueMemberSS)
+	if !ok {
+		return nil
+	}
+	return slices.Sorted(slices.Values(set.Value))
+}
+
+func setOwners(item table.Item, owners []string) {
+	if delete(item, attrOwners); len(owners) > 0 {
+		item[attrOwners] = &types.AttributeValueMemberSS{Value: owners}
+	}
+}
 
 // Replace stores rules on a level in place of all that it said when it was read,
 // in one write, and brings them to the buckets that it decides about. Empty rules
@@ -179,8 +195,8 @@ func (l *Limiter) Replace(ctx context.Context, read Stored, rules Rules) error {
 	if read.item == nil && rules.Empty() {
 		return nil
 	}
-	to, err := l.restate(ctx, read, rules)
-	if err != nil {
+	to := l.restated(read, rules)
+	if err := l.restate(ctx, read, to); err != nil {
 		return fmt.Errorf("store limits: %w", err)
 	}
 	l.configs.cache.Remove(read.At.key(l.namespace))
@@ -192,6 +208,22 @@ func (l *Limiter) Replace(ctx context.Context, read Stored, rules Rules) error {
 	}
 	if spread != nil {
 		return fmt.Errorf("stored, but not brought to all buckets: %w", spread)
+	}
+	return nil
+}
+
+// SetOwners stores the owners of a level that was read, and leaves what it says, so
+// that no bucket has to know. It fails with ErrStale, and changes nothing, where the
+// level is stored otherwise by now. A level that is not stored has no owners.
+func (l *Limiter) SetOwners(ctx context.Context, read Stored) error {
+	if read.item == nil {
+		return read.At.check()
+	}
+	to := read.item.Clone()
+	setOwners(to, read.Owners)
+	to[attrConfigVersion] = nextVersion(read.item)
+	if err := l.restate(ctx, read, to); err != nil {
+		return fmt.Errorf("store owners: %w", err)
 	}
 	return nil
 }
@@ -208,17 +240,16 @@ func (r Rules) check(at Level) error {
 	return nil
 }
 
-// restate writes the item of a level, marked as pending, if it still is as it was
-// read, and returns what is stored then.
-func (l *Limiter) restate(ctx context.Context, read Stored, rules Rules) (table.Item, error) {
+// restate writes the item of a level, if it still is as it was read.
+func (l *Limiter) restate(ctx context.Context, read Stored, to table.Item) error {
 	now, err := l.table.Items(ctx, []table.ItemKey{read.At.key(l.namespace)})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if !sameItem(now[0], read.item) {
-		return nil, ErrStale
+		return ErrStale
 	}
-	to, done := l.restated(read, rules), false
+	done := false
 	if read.item == nil {
 		done, err = l.enter(ctx, read.At, to)
 	} else {
@@ -227,7 +258,7 @@ func (l *Limiter) restate(ctx context.Context, read Stored, rules Rules) (table.
 	if err == nil && !done {
 		err = ErrStale
 	}
-	return to, err
+	return err
 }
 
 // restated is the item of a level with other rules, marked as pending.
@@ -242,8 +273,7 @@ func (l *Limiter) restated(read Stored, rules Rules) table.Item {
 	if delete(to, table.AttrCascade); rules.Cascade != nil {
 		to[table.AttrCascade] = &types.AttributeValueMemberBOOL{Value: *rules.Cascade}
 	}
-	delete(to, attrOwner)
-	setText(to, attrOwner, read.Owner)
+	setOwners(to, read.Owners)
 	to[attrConfigVersion], to[attrPending] = version, version
 	return to
 }

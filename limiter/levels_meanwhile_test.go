@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	. "github.com/shardquota/shardquota/limiter"
@@ -207,32 +208,57 @@ func TestAResourceThatComesAndGoes(t *testing.T) {
 	})
 }
 
-// The mark of who declares a level stays when others change what it says, and goes
-// with the level.
-func TestOwner(t *testing.T) {
+// The owners of a level stay when others change what it says, and go with it.
+func TestOwners(t *testing.T) {
 	everywhere(t, func(w *world) {
 		l, level := w.limiter(), ForResource(model)
-		owner := func(want string) {
+		owned := func(want ...string) {
 			w.Helper()
-			eq(w, "owner", w.stored(l, level).Owner, want)
+			eq(w, "owners", strings.Join(w.stored(l, level).Owners, " "), strings.Join(want, " "))
 		}
-		read := w.stored(l, level)
-		read.Owner = "stack/one"
-		w.noError(l.Replace(w.Context(), read, Rules{Limits: []Limit{PerMinute("rpm", 5)}}))
-		owner("stack/one")
+		by := func(owners ...string) Stored {
+			read := w.stored(l, level)
+			read.Owners = owners
+			return read
+		}
+		w.noError(l.Replace(w.Context(), by("stack/one"), Rules{Limits: []Limit{PerMinute("rpm", 5)}}))
+		owned("stack/one")
 		w.noError(l.SetLimits(w.Context(), level, PerMinute("rpm", 6)))
 		w.noError(l.SetAccess(w.Context(), level, Disabled))
 		w.noError(l.Replace(w.Context(), w.stored(l, level), Rules{Access: Bypass}))
-		owner("stack/one")
-		read = w.stored(l, level)
-		read.Owner = ""
-		w.noError(l.Replace(w.Context(), read, Rules{Access: Disabled}))
-		owner("")
-		read = w.stored(l, level)
-		read.Owner = "stack/two"
-		w.noError(l.Replace(w.Context(), read, Rules{Access: Enabled}))
+		owned("stack/one")
+		w.noError(l.Replace(w.Context(), by("stack/two", "stack/three"), Rules{Access: Disabled}))
+		owned("stack/three", "stack/two")
+		w.noError(l.Replace(w.Context(), by(), Rules{Access: Disabled}))
+		owned()
+		w.noError(l.Replace(w.Context(), by("stack/two"), Rules{Access: Enabled}))
 		w.noError(l.SetAccess(w.Context(), level, Inherit))
 		w.noError(l.SetAccess(w.Context(), level, Disabled))
-		owner("")
+		owned()
+	})
+}
+
+// SetOwners stores owners and nothing else, unless the level has changed since it
+// was read.
+func TestSetOwners(t *testing.T) {
+	everywhere(t, func(w *world) {
+		l, level := w.limiter(), ForResource(model)
+		w.noError(l.SetOwners(w.Context(), Stored{At: level, Owners: []string{"stack/one"}})) // not stored
+		eq(w, "owners of nothing", len(w.stored(l, level).Owners), 0)
+		w.noError(l.SetLimits(w.Context(), level, PerMinute("rpm", 5)))
+		read := w.stored(l, level)
+		read.Owners = []string{"stack/one", "stack/two"}
+		w.noError(l.SetOwners(w.Context(), read))
+		if err := l.SetOwners(w.Context(), read); !errors.Is(err, ErrStale) {
+			w.Errorf("once more of what was read before: %v", err)
+		}
+		w.says(l, level, Rules{Limits: []Limit{PerMinute("rpm", 5)}})
+		now := w.stored(l, level)
+		eq(w, "owners", strings.Join(now.Owners, " "), "stack/one stack/two")
+		w.noError(l.SetLimits(w.Context(), level, PerMinute("rpm", 6)))
+		if now.Owners = nil; !errors.Is(l.SetOwners(w.Context(), now), ErrStale) {
+			w.Error("it changes a level that someone has changed")
+		}
+		eq(w, "owners still", strings.Join(w.stored(l, level).Owners, " "), "stack/one stack/two")
 	})
 }

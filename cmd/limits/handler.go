@@ -83,40 +83,27 @@ func (h handler) do(ctx context.Context, event cfn.Event) (id string, err error)
 		if err != nil {
 			return "", err
 		}
-		was, adopts := earlier(event, p)
-		return p.ID(), h.apply(ctx, event, p, m, ownership(event, was, adopts))
+		return p.ID(), h.apply(ctx, event, p, m, earlier(event, p))
 	}
 	return "", fmt.Errorf("a request of type %.20q is none", event.RequestType)
 }
 
 // earlier is the manifest that an update takes the place of; nil where there is
 // none, or where it cannot be read: then nothing of it was stored. Of another
-// table or namespace CloudFormation has the old resource deleted. A resource that
-// is created, or that was stored without marks, adopts what is stored as declared:
-// it may be its own, or that of the one that it takes the place of.
-func earlier(event cfn.Event, p resource.Properties) (m *manifest.Manifest, adopts bool) {
+// table or namespace CloudFormation has the old resource deleted.
+func earlier(event cfn.Event, p resource.Properties) *manifest.Manifest {
 	if event.RequestType != cfn.RequestUpdate {
-		return nil, true
+		return nil
 	}
 	old, err := resource.Decode(event.OldResourceProperties)
 	if err != nil || old.ID() != p.ID() {
-		return nil, false
+		return nil
 	}
-	m, _ = old.Check()
-	return m, !old.Marked
+	m, _ := old.Check()
+	return m
 }
 
-// ownership has the resource mark the levels that it stores as its own, and take
-// away no others.
-func ownership(event cfn.Event, was *manifest.Manifest, adopts bool) []manifest.Option {
-	options := []manifest.Option{manifest.Was(was), manifest.Owner(event.StackID + "/" + event.LogicalResourceID)}
-	if adopts {
-		options = append(options, manifest.Adopt())
-	}
-	return options
-}
-
-// remove takes away the levels that the resource declares and that are its own.
+// remove takes away the levels that the resource declares and no other owner does.
 // There is nothing to do where the table or the namespace is gone, nor where the
 // manifest cannot be read: a stack has to be able to go.
 func (h handler) remove(ctx context.Context, event cfn.Event, p resource.Properties) error {
@@ -125,7 +112,7 @@ func (h handler) remove(ctx context.Context, event cfn.Event, p resource.Propert
 		h.log.Warn("nothing is removed", "table", p.Table, "namespace", p.Namespace, "reason", fitting(err.Error()))
 		return nil
 	}
-	err = h.apply(ctx, event, p, &manifest.Manifest{Namespace: was.Namespace}, ownership(event, was, !p.Marked))
+	err = h.apply(ctx, event, p, &manifest.Manifest{Namespace: was.Namespace}, was)
 	failed := new(dynamo.Error)
 	if errors.Is(err, limiter.ErrName) || errors.As(err, &failed) && failed.Code == noTable {
 		h.log.Info("nothing is left to remove", "table", p.Table, "namespace", p.Namespace, "reason", err.Error())
@@ -141,17 +128,18 @@ var noTable = new(types.ResourceNotFoundException).ErrorCode()
 // change the same levels meanwhile.
 const attempts = 5
 
-// apply makes the table say what a manifest declares. Buckets that cannot be read
-// are logged, and fail nothing: neither could what is done be rolled back there,
-// nor a stack go.
-func (h handler) apply(ctx context.Context, event cfn.Event, p resource.Properties, m *manifest.Manifest, options []manifest.Option) error {
+// apply makes the table say what a manifest declares, with the resource among the
+// owners, in place of an earlier manifest. Buckets that cannot be read are logged,
+// and fail nothing: neither could what is done be rolled back there, nor a stack go.
+func (h handler) apply(ctx context.Context, event cfn.Event, p resource.Properties, m, was *manifest.Manifest) error {
 	limits, err := limiter.New(ctx, h.open(p.Table), limiter.Namespace(p.Namespace), limiter.Clock(h.now))
 	if err != nil {
 		return err
 	}
+	owner := event.StackID + "/" + event.LogicalResourceID
 	for range attempts {
 		var plan *manifest.Plan
-		if plan, err = manifest.Compare(ctx, limits, m, options...); err != nil {
+		if plan, err = manifest.Compare(ctx, limits, m, manifest.Was(was), manifest.Owner(owner)); err != nil {
 			return err
 		}
 		err = plan.Apply(ctx)

@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/aws/aws-lambda-go/cfn"
 
 	"github.com/shardquota/shardquota/limiter"
-	"github.com/shardquota/shardquota/limiter/manifest"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -27,48 +27,86 @@ func (w *world) disable(entity string) {
 	}
 }
 
+// deploys creates the resource.
+func (w *world) deploys(properties map[string]any) {
+	w.t.Helper()
+	w.succeeds(w.ask(cfn.RequestCreate, "", properties, nil), id)
+}
+
+// as has CloudFormation ask for the resource of a logical id.
+func (w *world) as(logical string) *world {
+	w.answers.logical = logical
+	return w
+}
+
+// renamed is the logical id of a resource that comes beside the one of logicalID, of
+// the same physical id.
+const renamed = "RenamedLimits5678"
+
 // Under another logical id it is another resource of the same physical id:
-// CloudFormation creates the new one, and then deletes the old one, which takes
-// nothing away that is the new one's.
+// CloudFormation creates the new one, and then deletes the old one, or, where
+// something else fails, the new one again. The levels stay with the one that stays.
 func TestRenamed(t *testing.T) {
-	for name, old := range map[string]map[string]any{
-		"marked":             properties(declared(t)),
-		"stored before that": unmarked(declared(t)),
+	for name, goes := range map[string][2]string{
+		"done":        {logicalID, renamed},
+		"rolled back": {renamed, logicalID},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
+			old, now := properties(declared(t)), properties(declared(t))
 			w.deploys(old)
-			w.answers.logical = "RenamedLimits5678"
-			w.succeeds(w.ask(cfn.RequestCreate, "", properties(declared(t)), nil), id)
-			w.answers.logical = logicalID
-			w.succeeds(w.ask(cfn.RequestDelete, id, old, nil), id)
-			w.stores("default", declared(t))
-			w.answers.logical = "RenamedLimits5678"
-			w.succeeds(w.ask(cfn.RequestDelete, id, properties(declared(t)), nil), id)
+			w.as(renamed).deploys(now)
+			for range 2 {
+				w.as(goes[0]).succeeds(w.ask(cfn.RequestDelete, id, old, nil), id)
+				w.stores("default", declared(t))
+			}
+			w.as(goes[1]).succeeds(w.ask(cfn.RequestDelete, id, now, nil), id)
 			w.stores("default", "")
 		})
 	}
 }
 
-// unmarked are properties as they were before there were marks.
-func unmarked(text string) map[string]any {
-	return without(properties(text), "Marked")
+// A new name and a new manifest at once, rolled back: what both declare stays, in
+// the words that were stored last, and what only the new one declared goes.
+func TestRenamedAndChangedRolledBack(t *testing.T) {
+	w := newWorld(t)
+	w.deploys(properties(seven))
+	w.as(renamed).deploys(properties(eight + disabled))
+	w.succeeds(w.ask(cfn.RequestDelete, id, properties(eight+disabled), nil), id)
+	w.stores("default", eight)
+	w.as(logicalID).succeeds(w.ask(cfn.RequestDelete, id, properties(seven), nil), id)
+	w.stores("default", "")
 }
 
-// deploys creates a resource. One without marks leaves its levels as the function
-// did at that time.
-func (w *world) deploys(properties map[string]any) {
-	w.t.Helper()
-	if properties["Marked"] != nil {
-		w.succeeds(w.ask(cfn.RequestCreate, "", properties, nil), id)
-		return
-	}
-	plan, err := manifest.Compare(w.t.Context(), w.limiter("default"), read(w.t, properties["Manifest"].(string)))
-	if err == nil {
-		err = plan.Apply(w.t.Context())
-	}
-	if err != nil {
-		w.t.Fatal(err)
+// A level that two stacks declare is there, in the words that were stored last, until
+// neither does: not gone with the first deployment of one that is rolled back, nor
+// with an update that leaves it out.
+func TestSecondStack(t *testing.T) {
+	w := newWorld(t)
+	w.deploys(properties(seven))
+	w.as("Second").deploys(properties(eight))
+	w.succeeds(w.ask(cfn.RequestDelete, id, properties(eight), nil), id)
+	w.stores("default", eight)
+	w.deploys(properties(eight + disabled))
+	w.as(logicalID).succeeds(w.ask(cfn.RequestUpdate, id, properties(disabled), properties(seven)), id)
+	w.stores("default", eight+disabled)
+	w.as("Second").succeeds(w.ask(cfn.RequestDelete, id, properties(eight+disabled), nil), id)
+	w.stores("default", disabled)
+}
+
+// An operator's level in the words of a manifest outlasts its resource, also one
+// whose creation is rolled back. What the resource overwrites is its own.
+func TestCreatedBesideAnOperator(t *testing.T) {
+	for operators, left := range map[int64]string{7: seven + disabled, 6: disabled} {
+		w := newWorld(t)
+		if err := w.limiter("default").SetLimits(t.Context(), limiter.ForAll(), limiter.PerSecond("requests", operators)); err != nil {
+			t.Fatal(err)
+		}
+		w.disable("sk-live-acme")
+		w.deploys(properties(seven + disabled))
+		w.stores("default", seven+disabled)
+		w.succeeds(w.ask(cfn.RequestDelete, id, properties(seven+disabled), nil), id)
+		w.stores("default", left)
 	}
 }
 
@@ -145,42 +183,16 @@ func TestOwnAgain(t *testing.T) {
 	w.stores("default", seven+"resources:\n  search:\n    access: disabled\n")
 }
 
-// What was stored without marks is the resource's as long as it is as declared.
-func TestUpgradeToMarks(t *testing.T) {
-	one := seven + disabled + "resources:\n  gpt-4:\n    limits:\n      requests: 5 per second\n  search:\n    access: bypass\n"
-	drifted := "resources:\n  gpt-4:\n    limits:\n      requests: 4 per second\n"
-	deployed := func(t *testing.T) *world {
-		w := newWorld(t)
-		w.deploys(unmarked(one))
-		if err := w.limiter("default").SetLimits(t.Context(), limiter.ForResource("gpt-4"), limiter.PerSecond("requests", 4)); err != nil {
-			t.Fatal(err)
-		}
-		return w
-	}
-	t.Run("deleted", func(t *testing.T) {
-		w := deployed(t)
-		w.succeeds(w.ask(cfn.RequestDelete, id, unmarked(one), nil), id)
-		w.stores("default", drifted)
-	})
-	t.Run("updated", func(t *testing.T) {
-		w := deployed(t)
-		w.succeeds(w.ask(cfn.RequestUpdate, id, properties(seven+disabled), unmarked(one)), id)
-		w.stores("default", seven+disabled+drifted)
-		w.succeeds(w.ask(cfn.RequestDelete, id, properties(seven+disabled), nil), id)
-		w.stores("default", drifted)
-	})
-}
-
-// The mark says which resource of which stack it is.
-func TestMark(t *testing.T) {
+// An owner is a resource of a stack.
+func TestOwner(t *testing.T) {
 	w := newWorld(t)
 	w.deploys(properties(seven))
 	stored, err := w.limiter("default").Levels(t.Context())
 	if err != nil || len(stored) != 1 {
 		t.Fatal(stored, err)
 	}
-	if want := "arn:aws:cloudformation:eu-west-1:111122223333:stack/ShardQuota/c0ffee/" + logicalID; stored[0].Owner != want {
-		t.Errorf("the mark is %q, not %q", stored[0].Owner, want)
+	if want := "arn:aws:cloudformation:eu-west-1:111122223333:stack/ShardQuota/c0ffee/" + logicalID; !slices.Equal(stored[0].Owners, []string{want}) {
+		t.Errorf("it is of %q, not of %q", stored[0].Owners, want)
 	}
 }
 

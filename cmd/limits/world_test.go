@@ -84,7 +84,7 @@ func worldOn(t *testing.T, client table.Client) *world {
 func properties(text string) map[string]any {
 	return map[string]any{
 		"ServiceToken": "arn:aws:lambda:eu-west-1:111122223333:function:limits", "ServiceTimeout": "1500",
-		"Table": "limits", "Namespace": "default", "File": "limits.yaml", "Manifest": text, "Marked": "true",
+		"Table": "limits", "Namespace": "default", "File": "limits.yaml", "Manifest": text,
 	}
 }
 
@@ -92,13 +92,6 @@ func properties(text string) map[string]any {
 func with(properties map[string]any, name, value string) map[string]any {
 	other := maps.Clone(properties)
 	other[name] = value
-	return other
-}
-
-// without returns properties of which one is missing.
-func without(properties map[string]any, name string) map[string]any {
-	other := maps.Clone(properties)
-	delete(other, name)
 	return other
 }
 

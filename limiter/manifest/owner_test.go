@@ -16,13 +16,14 @@ const (
 	theirs = "stack/theirs"
 )
 
-// owners are who declares the levels that are stored, in order.
+// owners are who declares the levels that are stored, in order, and those of one
+// level apart by a space.
 func (w *world) owners() (owners []string) {
 	w.Helper()
 	stored, err := w.limiter.Levels(w.Context())
 	w.noError(err)
 	for _, s := range stored {
-		owners = append(owners, s.Owner)
+		owners = append(owners, strings.Join(s.Owners, " "))
 	}
 	return owners
 }
@@ -34,44 +35,97 @@ func (w *world) owned(what string, want ...string) {
 	}
 }
 
-// What an owner's manifest does not name any more goes if it bears his mark: not
-// what someone else declared, or stored, or took over since.
-func TestOwnersTakeAwayTheirOwn(t *testing.T) {
+// What an owner's manifest does not name any more goes with its last owner: not
+// where someone else declares it too, nor what an operator has stored.
+func TestOwners(t *testing.T) {
 	everywhere(t, func(w *world) {
 		all := w.read(three)
 		less := w.read("system: {limits: {rpm: 60 per minute}}")
+		both := ours + " " + theirs
 		w.noError(w.limiter.SetAccess(w.Context(), limiter.ForEntity(acme), limiter.Disabled)) // as all declares it
 		w.apply(all, Owner(ours))
 		w.owned("applied", ours, ours, "", ours)
 		if writes := w.apply(all, Owner(ours)); writes != 0 {
 			w.Errorf("once more writes %d items", writes)
 		}
-		w.apply(w.read("resources: {gpt-4: {limits: {rpm: 100 per minute, tpm: {capacity: 9000, refill: 900, period: 10s}}}}"), Owner(theirs))
-		w.owned("one taken over", ours, theirs, "", ours)
-		w.apply(less, Owner(ours), Was(all))
-		w.owned("left", ours, theirs, "")
+		w.apply(w.read("resources: {gpt-4: {limits: {rpm: 101 per minute}}}"), Owner(theirs))
+		w.owned("one in other words", ours, both, "", ours)
+		w.apply(less, Owner(theirs))
+		w.owned("one in the same", both, both, "", ours)
 		w.apply(w.read("system: {limits: {rpm: 61 per minute}}")) // by hand
-		w.owned("changed by hand", ours, theirs, "")
+		w.owned("changed by hand", both, both, "", ours)
+		w.apply(less, Owner(ours), Was(all))
+		w.owned("left", both, theirs, "")
 		w.apply(w.read("{}"), Owner(ours), Was(all))
-		w.owned("gone", theirs, "")
-		w.apply(w.read("{}"), Was(all))
-		w.owned("all of an earlier manifest's, for whoever bears no mark")
+		w.owned("all left", theirs, theirs, "")
+		w.apply(w.read("{}"), Owner(theirs), Was(all))
+		w.owned("by the last, too", "")
+		w.apply(all, Owner(ours))
+		w.apply(w.read("{}"), Prune()) // by hand
+		w.owned("pruned, whoever's they are")
 	})
 }
 
-// Who adopts takes for his own what bears no mark and is as it was declared.
-func TestAdopt(t *testing.T) {
+// A change of owners alone is one write, which a plan without an Owner does not
+// show. It leaves what the level says, also what cannot be read.
+func TestOwnersAlone(t *testing.T) {
 	everywhere(t, func(w *world) {
-		all := w.read(three)
-		w.apply(all)
-		w.noError(w.limiter.SetLimits(w.Context(), limiter.ForResource(model), limiter.PerMinute("rpm", 3)))
-		w.apply(w.read("system: {limits: {rpm: 60 per minute}}"), Owner(ours), Was(all), Adopt())
-		w.owned("but for one that is otherwise", ours, "")
-		w.apply(w.read("resources: {gpt-4: {limits: {rpm: 3 per minute}}}"), Owner(ours), Adopt())
-		w.owned("that one too", ours, ours)
-		w.apply(w.read("{}"), Owner(theirs), Was(all), Adopt())
-		w.owned("no one else's", ours, ours)
+		m := w.read("system: {limits: {rpm: 60 per minute}}")
+		w.apply(m, Owner(ours))
+		if writes := w.apply(m, Owner(theirs)); writes != 1 {
+			w.Errorf("one owner more writes %d items", writes)
+		}
+		w.shows(w.compare(m), "0 to add, 0 to change, 0 to remove, 1 unchanged\n")
+		_, err := w.Client.Amend(w.Context(), "ns1/SYSTEM#", "#CONFIG", table.Amendment{Set: table.Item{"l_rpm_cp": table.N("0")}})
+		w.noError(err)
+		if writes := w.apply(w.read("{}"), Owner(ours), Was(m)); writes != 1 {
+			w.Errorf("one owner less writes %d items", writes)
+		}
+		w.owned("left", theirs)
+		if stored, err := w.limiter.Stored(w.Context(), limiter.ForAll()); err != nil || stored[0].Invalid == nil {
+			w.Errorf("the level says %+v, %v", stored, err)
+		}
+		w.noError(w.limiter.SetLimits(w.Context(), limiter.ForAll(), limiter.PerMinute("rpm", 60)))
+		plan := w.compare(m, Owner(ours))
+		w.noError(w.limiter.SetLimits(w.Context(), limiter.ForAll(), limiter.PerMinute("rpm", 3)))
+		if err := plan.Apply(w.Context()); !errors.Is(err, limiter.ErrStale) {
+			w.Errorf("on a level that changed meanwhile: %v", err)
+		}
+		w.owned("stale", theirs)
 	})
+}
+
+// Who adds himself to a level that is not on all buckets yet brings it there. Who
+// leaves one of which only the mark of a removal is left does the removal.
+func TestOwnersOfWhatIsPending(t *testing.T) {
+	w := worldOf(t, newMemory())
+	m := w.read("system: {limits: {rpm: 60 per minute}}")
+	cut := func(m *Manifest, options ...Option) {
+		t.Helper()
+		writes := 0
+		w.fail = func(string, string) error {
+			if writes++; writes == 2 { // the level, and the end of its mark
+				return errors.New("out of order")
+			}
+			return nil
+		}
+		if err := w.compare(m, options...).Apply(t.Context()); err == nil {
+			t.Fatal("it was applied")
+		}
+		w.fail = nil
+	}
+	cut(m, Owner(ours))
+	w.apply(m, Owner(theirs))
+	w.owned("brought to all buckets", ours+" "+theirs)
+	if !w.compare(m).Empty() {
+		t.Error("it is pending still")
+	}
+	cut(w.read("{}"), Prune())
+	w.apply(w.read("{}"), Owner(ours), Was(m))
+	w.owned("removed")
+	cut(m)
+	w.apply(m, Owner(ours))
+	w.owned("an operator's", "")
 }
 
 // Buckets that cannot be read keep no level from the rest of the plan. It is told,

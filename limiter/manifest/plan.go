@@ -27,11 +27,12 @@ type Change struct {
 	At      limiter.Level
 	Kind    Kind
 	Line    int     // of the manifest, 0 for a level that it does not name
-	Fields  []Field // what changes
+	Fields  []Field // what changes; none where only its owners do
 	Pending bool    // it was stored before, and perhaps not brought to all buckets
 
-	from limiter.Stored
-	to   limiter.Rules
+	from       limiter.Stored // with the owners that it is to have
+	to         limiter.Rules
+	ownersOnly bool // the rules stay as they are
 }
 
 // Field is one thing that a level says, before and after: its access or cascade,
@@ -58,7 +59,6 @@ type scope struct {
 	prune bool
 	was   *Manifest
 	owner string
-	adopt bool
 }
 
 // Prune removes the levels that are stored and that the manifest does not name.
@@ -68,14 +68,11 @@ func Prune() Option { return func(s *scope) { s.prune = true } }
 // is no manifest.
 func Was(earlier *Manifest) Option { return func(s *scope) { s.was = earlier } }
 
-// Owner marks the levels that are stored with who declares them. Of an earlier
-// manifest's levels only those go then that bear his mark. One that is stored as
-// declared without any is left without. It is somebody else's.
+// Owner adds somebody to the owners of the levels that the manifest declares, which
+// are stored with them. Of an earlier manifest's levels he is taken off, and those
+// go of which he was the last owner. A level that is stored as declared, without
+// any owner, is left without: an operator stored it.
 func Owner(owner string) Option { return func(s *scope) { s.owner = owner } }
-
-// Adopt takes the levels without a mark that are stored as they are, or were,
-// declared for the Owner's.
-func Adopt() Option { return func(s *scope) { s.adopt = true } }
 
 // Compare returns what has to change so that the levels of the manifest are stored
 // as it declares them. It writes nothing. That the limiter works in the namespace
@@ -104,12 +101,9 @@ func Compare(ctx context.Context, l *limiter.Limiter, m *Manifest, options ...Op
 	}
 	plan := &Plan{limiter: l, file: m.Name}
 	for i, level := range declared {
-		if level.Empty() && !s.prune && !s.owns(stored[i]) {
-			continue
-		}
-		change := s.marked(compare(stored[i], level.Rules))
+		change := s.change(stored[i], level.Rules)
 		if change.Line = level.Line; level.Empty() && change.Kind == Unchanged {
-			continue // neither stored nor declared
+			continue // not declared, and not stored or not the Owner's
 		}
 		plan.Changes = append(plan.Changes, change)
 	}
@@ -144,30 +138,43 @@ func (s *scope) undeclared(ctx context.Context, l *limiter.Limiter, m *Manifest)
 	return gone, err
 }
 
-// owns reports whether a level that only the earlier manifest names is the Owner's
-// to take away.
-func (s *scope) owns(stored limiter.Stored) bool {
+// change is what becomes of a level and its owners.
+func (s *scope) change(from limiter.Stored, to limiter.Rules) Change {
 	switch {
-	case s.owner == "" || stored.Owner == s.owner:
-		return true
-	case stored.Owner != "" || !s.adopt:
-		return false
+	case s.owner == "" || to.Empty() && s.prune:
+		return compare(from, to)
+	case to.Empty():
+		return s.left(from)
 	}
-	rules, err := normal(stored)
-	return err == nil && slices.ContainsFunc(s.was.Levels, func(l Level) bool { return l.At == stored.At && l.Equal(rules) })
+	return s.declared(compare(from, to))
 }
 
-// marked is a change that leaves the Owner's mark. One that changes nothing else is
-// made to take over the level of another, or what he adopts.
-func (s *scope) marked(c Change) Change {
-	nobodys := len(c.Fields) == 0 && c.from.Owner == "" && !s.adopt
-	if s.owner == "" || c.from.Owner == s.owner || c.to.Empty() || nobodys {
+// declared adds the Owner to those of a level, but for an operator's that says the
+// same already.
+func (s *scope) declared(c Change) Change {
+	operators := len(c.from.Owners) == 0 && len(c.Fields) == 0
+	if operators || slices.Contains(c.from.Owners, s.owner) {
 		return c
 	}
-	if c.from.Owner = s.owner; c.Kind == Unchanged {
-		c.Kind = Changed
+	if c.Kind == Unchanged {
+		c.Kind, c.ownersOnly = Changed, true
 	}
+	c.from.Owners = append(slices.Clone(c.from.Owners), s.owner)
+	slices.Sort(c.from.Owners)
 	return c
+}
+
+// left is what becomes of a level that the Owner declares no more.
+func (s *scope) left(from limiter.Stored) Change {
+	others := slices.DeleteFunc(slices.Clone(from.Owners), func(o string) bool { return o == s.owner })
+	switch {
+	case len(others) == len(from.Owners):
+		return Change{At: from.At, Kind: Unchanged} // not his
+	case len(others) == 0 || from.Empty() && from.Invalid == nil:
+		return compare(from, limiter.Rules{})
+	}
+	from.Owners = others
+	return Change{At: from.At, Kind: Changed, from: from, to: from.Rules, ownersOnly: true}
 }
 
 // compare is what makes a level say something else.
@@ -281,7 +288,7 @@ func (p *Plan) Apply(ctx context.Context) error {
 	var done, unread []Change
 	var first error
 	for i, change := range changes {
-		err := p.limiter.Replace(ctx, change.from, change.to)
+		err := p.store(ctx, change)
 		switch {
 		case err == nil:
 			done = append(done, change)
@@ -295,6 +302,13 @@ func (p *Plan) Apply(ctx context.Context) error {
 		return p.failed(done, unread[0], unread[1:], first)
 	}
 	return nil
+}
+
+func (p *Plan) store(ctx context.Context, c Change) error {
+	if c.ownersOnly {
+		return p.limiter.SetOwners(ctx, c.from)
+	}
+	return p.limiter.Replace(ctx, c.from, c.to)
 }
 
 func (p *Plan) failed(done []Change, at Change, left []Change, err error) error {

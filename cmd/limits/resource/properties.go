@@ -15,9 +15,6 @@ import (
 // Type is the resource's type in a template.
 const Type = "Custom::ShardQuotaLimits"
 
-// marked is the name of the property Marked.
-const marked = "Marked"
-
 // Operations and IndexOperations are the IAM actions that storing limits needs on
 // the table, and on its Indexes.
 var (
@@ -38,7 +35,6 @@ type Properties struct {
 	Namespace string // by name
 	Manifest  string // the text
 	File      string // what errors call the manifest
-	Marked    bool   // levels bear their resource's mark: those of older templates do not
 }
 
 // MaxManifest is how long a manifest may be, in bytes as JSON writes it. The
@@ -114,6 +110,5 @@ func Decode(properties map[string]any) (Properties, error) {
 		}
 		*to = text
 	}
-	p.Marked = properties[marked] == "true"
 	return p, nil
 }
