@@ -3,7 +3,9 @@ package limiter
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/shardquota/shardquota/quota"
@@ -28,21 +30,94 @@ const shortFor = time.Second
 // shortRemembered is of how many groups that is remembered.
 const shortRemembered = 1_000
 
-// shortage is what the shards of a group had.
+// shortage is what the shards of a group had. It is safe for concurrent use.
+//
+// Who looks at the shards takes it before and tells it after. What is given back
+// removes it from the Limiter, so that nobody hears what was seen before that.
 type shortage struct {
-	shards []*table.Bucket
-	until  int64 // how long that is believed, epoch ms
+	mu          sync.Mutex
+	shards      []*table.Bucket // none where it was not told yet
+	from, until int64           // when they are believed, epoch ms
+	answers     map[int]answer  // the last of each shard that was drawn
+}
+
+// answer is what a use was rejected by. To work it out costs more the more shards
+// there are, and who is rejected asks for the same again.
+type answer struct {
+	item   table.Item // of the shard that was drawn
+	demand quota.Demand
+	have   []quota.Shortage
+}
+
+// holds reports whether a use is rejected by the answer still: the shard and the
+// demand are the same, and what is short is not there yet.
+func (r answer) holds(b *table.Bucket, demand quota.Demand, now int64) bool {
+	over := func(s quota.Shortage) bool { return s.Short() && !s.Never && now >= s.At }
+	return maps.Equal(r.demand, demand) && table.Equal(r.item, b.Item) && !slices.ContainsFunc(r.have, over)
+}
+
+// tell has the shards believed for a while that were read just before now.
+func (s *shortage) tell(shards []*table.Bucket, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shards, s.from, s.until = shards, now.UnixMilli(), now.Add(shortFor).UnixMilli()
+	s.answers = map[int]answer{}
+}
+
+// believed are the shards that are believed at now, if any, and the answers that
+// they gave, and the last of them to who drew a shard.
+func (s *shortage) believed(shard int, now int64) (shards []*table.Bucket, answers map[int]answer, last answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now < s.from || now >= s.until {
+		return nil, nil, answer{}
+	}
+	return s.shards, s.answers, s.answers[shard]
+}
+
+// keep keeps an answer among those that the same shards gave.
+func (s *shortage) keep(answers map[int]answer, shard int, r answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answers[shard] = r
+}
+
+// shortage is the one of the asked group.
+func (a *asking) shortage() *shortage {
+	made := &shortage{}
+	if kept, ok, _ := a.short.PeekOrAdd(a.key.Group, made); ok {
+		return kept
+	}
+	return made
 }
 
 // knownShort is the rejection of a use by what all shards had a moment ago, and
 // the asked one now; nil where that would not reject it.
 func (a *asking) knownShort(b *table.Bucket) *Rejection {
 	seen, ok := a.short.Get(a.key.Group)
-	if !ok || a.millis() >= seen.until || seen.shards[0].Count != b.Count {
+	if !ok {
 		return nil
 	}
+	others, answers, last := seen.believed(b.Shard, a.millis())
+	switch {
+	case len(others) == 0 || others[0].Count != b.Count:
+		return nil
+	case last.holds(b, a.demand, a.millis()):
+		return a.rejectTogether(b, last.have)
+	case !slices.ContainsFunc(others, func(other *table.Bucket) bool { return a.otherTerms(b, other) }):
+		if have := a.shortOf(b, others); have != nil {
+			seen.keep(answers, b.Shard, answer{b.Item, a.demand, have})
+			return a.rejectTogether(b, have)
+		}
+	}
+	return nil
+}
+
+// shortOf is what the asked shard and the others have of what is asked for; nil
+// where it is enough.
+func (a *asking) shortOf(b *table.Bucket, others []*table.Bucket) []quota.Shortage {
 	shards := []*quota.Bucket{&b.Bucket}
-	for _, other := range seen.shards {
+	for _, other := range others {
 		if other.Shard != b.Shard {
 			shards = append(shards, &other.Bucket)
 		}
@@ -51,7 +126,26 @@ func (a *asking) knownShort(b *table.Bucket) *Rejection {
 	if pieces != nil || err != nil {
 		return nil
 	}
-	return a.rejectTogether(b, have)
+	return have
+}
+
+// otherTerms reports whether a limit that is asked for has other terms on another
+// shard: an operator changed them since that was read.
+func (a *asking) otherTerms(b, other *table.Bucket) bool {
+	for name := range a.demand {
+		if is, was := b.Limit(name), other.Limit(name); is != nil && was != nil && !sameTerms(is, was) {
+			return true
+		}
+	}
+	return false
+}
+
+// sameTerms reports whether limits recover alike and are divided alike. Whether
+// one is enforced is said by the asked shard alone.
+func sameTerms(a, b *quota.Limit) bool {
+	return a.Base == b.Base && a.Division == b.Division && a.Window.Length == b.Window.Length &&
+		a.Schedule.Compact() == b.Schedule.Compact() && a.Schedule.Zone() == b.Schedule.Zone() &&
+		a.Resets.Compact() == b.Resets.Compact() && a.Resets.Zone() == b.Resets.Zone()
 }
 
 func (a *asking) rejectTogether(b *table.Bucket, have []quota.Shortage) *Rejection {
@@ -64,6 +158,7 @@ func (a *asking) rejectTogether(b *table.Bucket, have []quota.Shortage) *Rejecti
 // and where others write meanwhile it looks again.
 func (a *asking) gather(ctx context.Context) (table.Taken, error) {
 	for range attempts {
+		seen := a.shortage()
 		family, err := a.family(ctx)
 		if err != nil {
 			return table.Taken{}, err
@@ -79,7 +174,7 @@ func (a *asking) gather(ctx context.Context) (table.Taken, error) {
 			return table.Taken{Item: b.Item}, nil // since a moment ago, and so it is asked again
 		}
 		shards, missing := a.together(family)
-		if taken, again, err := a.collect(ctx, shards, missing); !again || err != nil {
+		if taken, again, err := a.collect(ctx, seen, shards, missing); !again || err != nil {
 			return taken, err
 		}
 	}
@@ -89,8 +184,9 @@ func (a *asking) gather(ctx context.Context) (table.Taken, error) {
 // collect takes a use off the shards that were read. It makes those that are
 // missing before it rejects: what they are owed is the entity's. Session windows
 // are opened for a use that is then admitted, and not for one that is rejected.
-// After either, and where others wrote, the shards are to be read again.
-func (a *asking) collect(ctx context.Context, shards []*table.Bucket, missing []int) (taken table.Taken, again bool, err error) {
+// After either, and where others wrote, the shards are to be read again. It tells
+// a shortage of what the shards had if none is missing.
+func (a *asking) collect(ctx context.Context, seen *shortage, shards []*table.Bucket, missing []int) (taken table.Taken, again bool, err error) {
 	plan := bucketsOf(shards)
 	closed := !a.told && slices.ContainsFunc(plan, func(b *quota.Bucket) bool { return b.Closed(a.millis()) })
 	if closed {
@@ -103,7 +199,9 @@ func (a *asking) collect(ctx context.Context, shards []*table.Bucket, missing []
 	case pieces == nil && len(missing) > 0 && !hopeless(shards[0], have):
 		return taken, true, a.createAll(ctx, missing)
 	case pieces == nil:
-		a.short.Add(a.key.Group, shortage{shards, a.now.Add(shortFor).UnixMilli()})
+		if len(missing) == 0 {
+			seen.tell(shards, a.now)
+		}
 		return taken, false, a.rejectTogether(shards[0], have)
 	case closed:
 		a.told = true

@@ -13,7 +13,8 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// ErrReleased says that a lease was released already.
+// ErrReleased says that a lease was released already, or is to be settled though
+// its release has begun.
 var ErrReleased = errors.New("the lease was released")
 
 // Lease is what a use took. It is safe for concurrent use.
@@ -23,6 +24,7 @@ type Lease struct {
 
 	mu       sync.Mutex
 	sides    []side // the entity's, then its parent's
+	begun    bool   // the release
 	released bool
 }
 
@@ -70,12 +72,15 @@ func (l *Lease) Left() Amounts {
 // negative, less than that, tokens by limit name; also of limits of which
 // nothing was taken. More is always taken, into debt if it must be, which
 // later uses wait for. What is given back lifts no balance above its ceiling,
-// and a quota's only in the period in which it was taken.
+// and a quota's only in the period in which it was taken. A bucket that is gone
+// took its tokens with it: what it is to get back counts as given back, and more
+// is not taken of it.
 //
 // Where it fails with an error that wraps table.ErrRetry, some of it may have
 // been settled, and Taken says what the lease holds; it is not tried again by
 // itself. What it may have given back counts as given back. Any other error says
-// that nothing was settled.
+// that nothing was settled: once a Release has begun, also one that failed, it is
+// ErrReleased.
 func (l *Lease) Adjust(ctx context.Context, used Amounts) error {
 	demand := quota.Demand{}
 	for name, amount := range used {
@@ -86,7 +91,7 @@ func (l *Lease) Adjust(ctx context.Context, used Amounts) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.released {
+	if l.begun {
 		return ErrReleased
 	}
 	if !l.counted {
@@ -114,6 +119,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	if l.released {
 		return ErrReleased
 	}
+	l.begun = true
 	for len(l.sides) > 0 {
 		last := l.sides[len(l.sides)-1]
 		back := quota.Demand{}
@@ -281,8 +287,12 @@ func (l *Limiter) write(ctx context.Context, s settlement) error {
 			l.outlive(ctx, settled.Item, s.now)
 			return nil
 		}
-		if b, err = settled.Bucket(); b == nil || err != nil {
-			return err // gone: there is nothing to settle with
+		if b, err = settled.Bucket(); err != nil {
+			return err
+		}
+		if b == nil { // gone: there is nothing to settle with
+			s.settled(givenBack(s.used), s.latest)
+			return nil
 		}
 	}
 	return ErrContended

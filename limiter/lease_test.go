@@ -237,6 +237,9 @@ func TestSettlingWithABucketThatIsGone(t *testing.T) {
 	lease := w.admit(l, acme, Amounts{"rpm": 5})
 	w.remove(acme, 0)
 	w.noError(lease.Adjust(t.Context(), Amounts{"rpm": 5}))
+	eq(w, "more is not taken", lease.Taken()["rpm"], 5)
+	w.noError(lease.Adjust(t.Context(), Amounts{"rpm": -3}))
+	eq(w, "what is given back is", lease.Taken()["rpm"], 2)
 	if b := w.bucketOrNil(acme, 0); b != nil {
 		t.Errorf("a bucket is made: %v", b.Item)
 	}
@@ -304,6 +307,33 @@ func TestAnAdjustmentThatMissedTheParent(t *testing.T) {
 	w.noError(lease.Adjust(t.Context(), Amounts{"rpm": -50}))
 	w.holds(acme, 0, "rpm", "59", "1")
 	w.holds(team, 0, "rpm", "99", "1")
+}
+
+// A release that failed halfway goes on where it is tried again. Until then nothing
+// is settled: the parent has its part back already.
+func TestAnAdjustmentAfterHalfARelease(t *testing.T) {
+	everywhere(t, func(w *world) {
+		lease := w.admit(family(w), acme, Amounts{"rpm": 20})
+		denied := errors.New("access denied")
+		w.asked.fail = func(request string) error {
+			if request == "settle "+acme+" 0" {
+				return denied
+			}
+			return nil
+		}
+		eq(w, "cause", errors.Is(lease.Release(w.Context()), denied), true)
+		w.asked.fail = nil
+		for _, amount := range []int64{5, 0, -5} {
+			eq(w, "released", lease.Adjust(w.Context(), Amounts{"rpm": amount}), ErrReleased)
+		}
+		eq(w, "taken", lease.Taken()["rpm"], 20)
+		w.holds(acme, 0, "rpm", "40", "20")
+		w.holds(team, 0, "rpm", "100", "0")
+		w.noError(lease.Release(w.Context()))
+		w.holds(acme, 0, "rpm", "60", "0")
+		w.holds(team, 0, "rpm", "100", "0")
+		eq(w, "again", lease.Release(w.Context()), ErrReleased)
+	})
 }
 
 // Where the parent cannot be asked, the child gets back what it gave.

@@ -42,7 +42,7 @@ type Limiter struct {
 
 	configs configs
 	seen    *lru.Cache[table.Group, sighting]
-	short   *lru.Cache[table.Group, shortage]
+	short   *lru.Cache[table.Group, *shortage]
 }
 
 // settings are what options set.
@@ -138,7 +138,7 @@ func New(ctx context.Context, t table.Client, options ...Option) (*Limiter, erro
 		return nil, fmt.Errorf("limiter: %w", err)
 	}
 	l.seen = seen
-	if l.short, err = lru.New[table.Group, shortage](shortRemembered); err != nil {
+	if l.short, err = lru.New[table.Group, *shortage](shortRemembered); err != nil {
 		return nil, fmt.Errorf("limiter: %w", err)
 	}
 	if l.namespace == "" {

@@ -92,6 +92,20 @@ func TestASettlementThatFailsHalfway(t *testing.T) {
 	}
 }
 
+// A part whose bucket is gone counts as given back, the others get theirs.
+func TestAPartWhoseBucketIsGone(t *testing.T) {
+	everywhere(t, func(w *world) {
+		lease := w.gathered()
+		w.remove(acme, 2)
+		w.noError(lease.Adjust(w.Context(), Amounts{"calls": -400}))
+		eq(w, "taken", lease.Taken()["calls"], 200)
+		w.noError(lease.Adjust(w.Context(), Amounts{"calls": -200}))
+		eq(w, "taken", lease.Taken()["calls"], 0)
+		w.noError(lease.Release(w.Context()))
+		eq(w, "sold", w.sold("calls"), "0 used, 580 held, 250 to grant, true")
+	})
+}
+
 // So does what fails of the parent alone.
 func TestASettlementThatTheParentRefuses(t *testing.T) {
 	w := newWorld(t)
