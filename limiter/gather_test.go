@@ -289,8 +289,8 @@ func TestTermsThatChangeWithinASecond(t *testing.T) {
 		{"the capacity", daily, divided(Quota("calls", 2000, "0 0 * * *"), quota.Gathered), 1200, "0 of 1200, never", "0 of 1200, again in 11h59m58.99s"},
 		{"a schedule", daily, doubled, 1500, "0 of 1500, never", "0 of 1500, again in 11h59m58.99s"},
 		{"what it says", more, doubled, 1500, "0 of 1500, never", "0 of 1500, again in 11h59m58.99s"},
-		{"its zone", from13, from12, 300, "0 of 300, again in 17m59.994s", "0 of 300, again in 8m59.984s"},
-		{"the refill", hourly, divided(PerMinute("calls", 1000), quota.Gathered), 300, "0 of 300, again in 17m59.994s", "0 of 300, again in 17.99s"},
+		{"its zone", from13, from12, 300, "0 of 300, again in 17m59.994s", "0 of 300, again in 8m59.991s"},
+		{"the refill", hourly, divided(PerMinute("calls", 1000), quota.Gathered), 300, "0 of 300, again in 17m59.994s", "0 of 300, again in 18s"},
 		{"the window", divided(Session("calls", 1000, 5*time.Hour), quota.Gathered), divided(Session("calls", 1000, time.Hour), quota.Gathered), 300, "0 of 300, again in 4h59m59.001s", "0 of 300, again in 59m58.991s"},
 	} {
 		w := newWorld(t)

@@ -144,9 +144,6 @@ func (h holding) regrant(b *table.Bucket, item table.Item, now int64) error {
 		if b.Regrants(l.Name, &before.Bucket, now) {
 			b.Item[table.Attr(l.Name, table.FieldGrant)] = whole(int64(b.Count))
 			delete(b.Item, table.Attr(l.Name, table.FieldTopUp))
-			if was := before.Limit(l.Name); was.Kind() == quota.Session && before.Closed(now) {
-				delete(b.Item, table.Attr(l.Name, table.FieldStart)) // over: the next use opens one
-			}
 		}
 	}
 	return nil

@@ -25,8 +25,7 @@ func TestOtherTermsTakeNothingThatIsOwed(t *testing.T) {
 		"weekly":                {Quota("calls", 1000, "0 0 * * *"), Quota("calls", 900, "0 0 * * 1"), 900},
 		"what drips is a quota": {PerMinute("calls", 60), Quota("calls", 100_000, "0 0 1 * *"), 60},
 		"it drips more slowly":  {PerMinute("calls", 1000), PerDay("calls", 1000), 1000},
-		"a longer window":       {Session("calls", 100, time.Hour), Session("calls", 100, 24*time.Hour), 100},
-		"the same calendar":     {Quota("calls", 1000, "0 0 * * *"), Quota("calls", 2000, "0 0 * * *"), 2000}, // restored by the new terms
+		"the same calendar":     {Quota("calls", 1000, "0 0 * * *"), Quota("calls", 2000, "0 0 * * *"), 1000}, // until its next period
 	} {
 		t.Run(name, func(t *testing.T) {
 			everywhere(t, func(w *world) {
@@ -39,6 +38,44 @@ func TestOtherTermsTakeNothingThatIsOwed(t *testing.T) {
 				r := w.reject(l, acme, Amounts{"calls": c.want + 1})
 				eq(w, "left", r.Of("calls").Available, c.want)
 				w.admit(l, acme, Amounts{"calls": c.want})
+			})
+		})
+	}
+}
+
+// Terms that were in force by mistake count for the time that they were: put right
+// at once, they give nothing, however often.
+func TestTermsThatArePutRightGiveNothing(t *testing.T) {
+	monthly := Quota("calls", 1000, "0 0 1 * *")
+	for name, c := range map[string]struct{ right, wrong Limit }{
+		"a quota, dripping":       {monthly, PerMinute("calls", 1000)},
+		"another calendar":        {monthly, Quota("calls", 1000, "0 0 * * *")},
+		"one more day":            {monthly, Quota("calls", 1000, "0 0 1,2 * *")},
+		"another window":          {Session("calls", 1000, 24*time.Hour), Session("calls", 1000, time.Hour)},
+		"a window, dripping":      {Session("calls", 1000, 24*time.Hour), PerMinute("calls", 1000)},
+		"what drips, faster":      {PerDay("calls", 1000), PerMinute("calls", 1000)},
+		"a quota, dripping daily": {Quota("calls", 1000, "0 0 * * *"), PerDay("calls", 1000)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			everywhere(t, func(w *world) {
+				w.now = time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+				l := w.limiter()
+				w.noError(l.SetLimits(w.Context(), ForResource(model), c.right))
+				w.admit(l, acme, Amounts{"calls": 1000})
+				w.now = w.now.Add(8 * time.Hour)
+				most := int64(0)
+				if c.right.Period != 0 {
+					most = 334 // dripped by the right terms
+				}
+				for range 3 {
+					w.noError(l.SetLimits(w.Context(), ForResource(model), c.wrong))
+					w.now = w.now.Add(time.Millisecond)
+					w.noError(l.SetLimits(w.Context(), ForResource(model), c.right))
+					w.now = w.now.Add(time.Millisecond)
+				}
+				if left := w.reject(l, acme, Amounts{"calls": 1000}).Of("calls").Available; left > most {
+					w.Errorf("%d are left, want at most %d", left, most)
+				}
 			})
 		})
 	}

@@ -137,7 +137,7 @@ func TestAQuotaGetsOtherPeriods(t *testing.T) {
 	}{
 		{"a grant of yesterday", monthly, [][]attrs{{fixture.Daily("q", 1_000_000, 1_000_000, 1), attrs{"b_q_tu": 50_000}, yesterday}, {today}}, "2 2", 1000},
 		{"a grant of today", monthly, [][]attrs{{fixture.Daily("q", 300_000, 1_000_000, 1)}}, "1", 300},
-		{"a grant that the new calendar ends", Quota("q", 1000, "0 11 * * *"), [][]attrs{{fixture.Daily("q", 1_000_000, 1_000_000, 1), yesterday}, {today}}, "1 2", 1000},
+		{"a grant that the new calendar ends", Quota("q", 1000, "0 11 * * *"), [][]attrs{{fixture.Daily("q", 1_000_000, 1_000_000, 1), yesterday}, {today}}, "2 2", 1000},
 		{"a window that is over becomes a month", monthly, [][]attrs{{window(1, 1_000_000, 2*fixture.Hour)}, {window(2, 500_000, 1)}}, "2 2", 1000},
 		{"a window that is not", monthly, [][]attrs{{window(1, 300_000, 1)}}, "1", 300},
 		{"a window that is over is longer", Session("q", 1000, 5*time.Hour), [][]attrs{{window(1, 1_000_000, 2*fixture.Hour)}, {window(2, 500_000, 1)}}, "2 2", 1000},
@@ -146,7 +146,7 @@ func TestAQuotaGetsOtherPeriods(t *testing.T) {
 			{today, attrs{"b_q_ws": fixture.Noon - fixture.Hour, "b_q_wa": fixture.Noon - fixture.Hour}},
 		}, "2 2", 1000},
 		{"a calendar that could not be read", monthly, [][]attrs{{fixture.Daily("q", 300_000, 1_000_000, 1), attrs{"b_q_rsched": "?"}}}, "1", 300},
-		{"another capacity alone", Quota("q", 1200, "0 0 * * *"), [][]attrs{{fixture.Daily("q", 1_000_000, 1_000_000, 1), yesterday}, {today}}, "1 2", 1100},
+		{"another capacity alone", Quota("q", 1200, "0 0 * * *"), [][]attrs{{fixture.Daily("q", 1_000_000, 1_000_000, 1), yesterday}, {today}}, "2 2", 1000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			everywhere(t, func(w *world) {

@@ -232,8 +232,8 @@ func (l *Limiter) findable(ctx context.Context, group table.Group) (count int, e
 }
 
 // amend brings what holds to one bucket, whatever others do to it meanwhile, and
-// reports whether that changed it. What a bucket is owed by terms that it is to
-// lose it gets first.
+// reports whether that changed it. Before its terms change it is brought up to date
+// by those that it has: of the time until then others would give more, or less.
 func (l *Limiter) amend(ctx context.Context, b *table.Bucket, h holding, now time.Time) (bool, error) {
 	passed := false
 	for range attempts {
@@ -245,9 +245,8 @@ func (l *Limiter) amend(ctx context.Context, b *table.Bucket, h holding, now tim
 		if len(amendment.Remove) == 0 && onlyValid(amendment.Set) {
 			return false, nil
 		}
-		if !passed && owed(b, to, now.UnixMilli()) {
-			passed = true
-			if b, err = l.pass(ctx, b, now.UnixMilli()); b == nil || err != nil {
+		if !passed && reterms(b, amendment) && !b.Closed(now.UnixMilli()) { // a pass would open a session's window
+			if b, passed, err = l.pass(ctx, b, now.UnixMilli()); b == nil || err != nil {
 				return false, err
 			}
 			continue
@@ -269,30 +268,34 @@ func onlyValid(set table.Item) bool {
 	return len(set) == 0 || len(set) == 1 && set[table.AttrValid] != nil
 }
 
-// owed reports whether a bucket would lose by other terms what it has coming by
-// its own: a limit that drips becomes a quota or drips more slowly, or a quota whose
-// period is over gets one that is not.
-func owed(b *table.Bucket, to table.Item, now int64) bool {
-	after, err := table.DecodeBucket(to)
-	if err != nil || b.Closed(now) { // a pass would open a session's window
-		return false
+// termFields are what a limit is by, but for its capacity's being soft.
+var termFields = []table.Field{
+	table.FieldCapacity, table.FieldRefill, table.FieldPeriod, table.FieldSchedule, table.FieldResets, table.FieldLength, table.FieldDivision,
+}
+
+// reterms reports whether a change gives limits of a bucket other terms.
+func reterms(b *table.Bucket, change table.Amendment) bool {
+	changes := func(name string) bool { return change.Set[name] != nil || slices.Contains(change.Remove, name) }
+	if slices.ContainsFunc([]string{table.AttrSchedule, table.AttrResets, table.AttrZone}, changes) {
+		return true
 	}
-	return slices.ContainsFunc(after.Limits, func(is quota.Limit) bool {
-		was := b.Limit(is.Name)
-		return after.Regrants(is.Name, &b.Bucket, now) || was != nil && was.Slows(&is)
+	return slices.ContainsFunc(b.Limits, func(l quota.Limit) bool {
+		return slices.ContainsFunc(termFields, func(field table.Field) bool { return changes(table.Attr(l.Name, field)) })
 	})
 }
 
 // pass brings a bucket up to date by the terms that it has, unless others write it
-// in that moment, and returns it as it is then, nil where it is gone.
-func (l *Limiter) pass(ctx context.Context, b *table.Bucket, now int64) (*table.Bucket, error) {
+// in that moment, and returns it as it is then, nil where it is gone. One whose
+// terms cannot be read has nothing coming.
+func (l *Limiter) pass(ctx context.Context, b *table.Bucket, now int64) (after *table.Bucket, done bool, err error) {
 	use, _, err := quota.PlanUse(&b.Bucket, nil, now)
 	if err != nil {
-		return b, nil // terms that cannot be read owe nothing
+		return b, true, nil
 	}
 	taken, err := l.table.Use(ctx, b, use, 0)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return taken.Bucket()
+	after, err = taken.Bucket()
+	return after, taken.Applied, err
 }

@@ -175,12 +175,6 @@ func (b *Bucket) Regrants(name string, before *Bucket, now int64) bool {
 	return !was.mayBeQuota(before)
 }
 
-// Slows reports whether a limit that drips does so more slowly by other terms.
-func (l *Limit) Slows(to *Limit) bool {
-	rate := func(l *Limit) float64 { return float64(l.Base.Refill) / float64(l.Base.Period) }
-	return l.Kind() == Dripping && to.Kind() == Dripping && rate(to) < rate(l)
-}
-
 // Freezes returns the grant counts to freeze onto a bucket before its shard
 // count is raised: one for every legacy quota on it, by limit name. Raising
 // the count alone would shrink what the grant is read to cover. A schedule

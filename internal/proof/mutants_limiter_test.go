@@ -148,7 +148,7 @@ var limiterMutants = []mutant{
 	},
 	{
 		name: "a use without a condition on vu and terms", says: "its ceiling",
-		in: "an operator changes the limit of a shard that is just looked at",
+		in: "an operator of another program changes the limit of a shard that is just looked at",
 		table: unruly{use: func(t *memory.Client, b *table.Bucket, use *quota.Use) (table.Taken, error) {
 			now, _ := t.Read(bg, b.Key)
 			other := *use.Pass

@@ -62,6 +62,18 @@ var limiterOperatorScenarios = []scenario{
 		},
 	},
 	{
+		"an operator of another program changes the limit of a shard that is just looked at", noon,
+		[]table.Item{u(0, 1, 800_000, 1, until(0))},
+		func(w *world) []explore.Spec {
+			w.books.changed = true
+			return []explore.Spec{
+				w.operator("lowers q", lowers),
+				w.limiter("limiter", program{}, acquires(50)),
+				w.limiter("other limiter", program{}, acquires(70), adjusts(-30)),
+			}
+		},
+	},
+	{
 		"a limit comes while the count doubles and a limiter creates", noon,
 		[]table.Item{u(0, 2, 400_000, 2), u(1, 2, 300_000, 2), ownLimits},
 		func(w *world) []explore.Spec {
