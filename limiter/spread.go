@@ -245,7 +245,7 @@ func (l *Limiter) amend(ctx context.Context, b *table.Bucket, h holding, now tim
 		if len(amendment.Remove) == 0 && onlyValid(amendment.Set) {
 			return false, nil
 		}
-		if !passed && reterms(b, amendment) && !b.Closed(now.UnixMilli()) { // a pass would open a session's window
+		if !passed && b.Reterms(amendment) && !b.Closed(now.UnixMilli()) { // a pass would open a session's window
 			if b, passed, err = l.pass(ctx, b, now.UnixMilli()); b == nil || err != nil {
 				return false, err
 			}
@@ -266,22 +266,6 @@ func (l *Limiter) amend(ctx context.Context, b *table.Bucket, h holding, now tim
 // nothing else.
 func onlyValid(set table.Item) bool {
 	return len(set) == 0 || len(set) == 1 && set[table.AttrValid] != nil
-}
-
-// termFields are what a limit is by, but for its capacity's being soft.
-var termFields = []table.Field{
-	table.FieldCapacity, table.FieldRefill, table.FieldPeriod, table.FieldSchedule, table.FieldResets, table.FieldLength, table.FieldDivision,
-}
-
-// reterms reports whether a change gives limits of a bucket other terms.
-func reterms(b *table.Bucket, change table.Amendment) bool {
-	changes := func(name string) bool { return change.Set[name] != nil || slices.Contains(change.Remove, name) }
-	if slices.ContainsFunc([]string{table.AttrSchedule, table.AttrResets, table.AttrZone}, changes) {
-		return true
-	}
-	return slices.ContainsFunc(b.Limits, func(l quota.Limit) bool {
-		return slices.ContainsFunc(termFields, func(field table.Field) bool { return changes(table.Attr(l.Name, field)) })
-	})
 }
 
 // pass brings a bucket up to date by the terms that it has, unless others write it

@@ -163,9 +163,9 @@ func plan(pieces []Piece, now int64) (enough bool, err error) {
 // shortages is what the enforced limits have that are asked for.
 func shortages(shards []prepared, demand Demand, now int64) ([]Shortage, error) {
 	first := shards[0]
-	use, have, err := PlanUse(first.Bucket, demand, now)
-	if err != nil || use != nil { // the first has all of what is not gathered
-		return have, err
+	_, have, err := PlanUse(first.Bucket, demand, now)
+	if err != nil {
+		return nil, err
 	}
 	for i := range have {
 		if s := &have[i]; s.Short() && first.Limit(s.Limit).Gathers() {
@@ -192,10 +192,13 @@ func (s *Shortage) together(shards []prepared, now int64) {
 	if s.At, s.Never = now, false; !s.Short() {
 		return
 	}
+	if s.Never = !first.Together(s.Limit, s.Requested); s.Never {
+		return
+	}
 	switch at, ok := admitTogether(limits, s.Requested, now); {
 	case ok:
 		s.At = at
-	case len(limits) < first.Count && first.Together(s.Limit, s.Requested):
+	case len(limits) < first.Count:
 		s.At = now + lookAgain
 	default:
 		s.Never = true
@@ -251,13 +254,10 @@ func (b *Bucket) Together(limit string, amount int64) bool {
 
 // admitTogether is Bucket.admits for all shards of a group, which have one
 // schedule: within each stretch in which nothing turns, what they have only
-// grows. It looks the less far the more shards there are.
+// grows. The amount is one that they can hold. It looks the less far the more
+// shards there are.
 func admitTogether(limits []holder, amount, now int64) (at int64, ok bool) {
-	first := limits[0]
-	if !first.Together(first.limit.Name, amount) && have(limits, now) < amount {
-		return 0, false
-	}
-	from := now
+	first, from := limits[0], now
 	for range maxStretches / len(limits) {
 		until, turns := from+maxAhead, false
 		if turn, ok := first.limit.Schedule.NextChange(from); ok && turn < until {

@@ -1,6 +1,12 @@
 package table
 
-import "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+import (
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/shardquota/shardquota/quota"
+)
 
 // Term is one attribute that says what a bucket's limits are. A nil value
 // stands for an absent attribute.
@@ -16,6 +22,26 @@ const (
 	maxPassTerms = 40
 )
 
+// What a bucket's limits are by, the most telling first: attributes of all of them
+// and fields of each.
+var (
+	sharedTerms = []string{AttrSchedule, AttrResets, AttrZone}
+	limitTerms  = []Field{
+		FieldCapacity, FieldRefill, FieldPeriod, FieldSchedule, FieldResets, FieldStart, FieldLength, FieldDivision,
+	}
+)
+
+// Reterms reports whether a change gives limits of the bucket other terms.
+func (b *Bucket) Reterms(change Amendment) bool {
+	changes := func(name string) bool { return change.Set[name] != nil || slices.Contains(change.Remove, name) }
+	if slices.ContainsFunc(sharedTerms, changes) {
+		return true
+	}
+	return slices.ContainsFunc(b.Limits, func(l quota.Limit) bool {
+		return slices.ContainsFunc(limitTerms, func(field Field) bool { return changes(Attr(l.Name, field)) })
+	})
+}
+
 // Terms are the attributes that an operator changes: whether the bucket is
 // disabled, its valid-until, its schedules, and each limit's parameters and
 // window, the most telling first, at most maxTerms of them. What was computed
@@ -23,12 +49,10 @@ const (
 func (b *Bucket) Terms() []Term {
 	var terms []Term
 	add := func(name string) { terms = append(terms, Term{name, b.Item[name]}) }
-	for _, name := range []string{AttrDisabled, AttrValid, AttrSchedule, AttrResets, AttrZone} {
+	for _, name := range append([]string{AttrDisabled, AttrValid}, sharedTerms...) {
 		add(name)
 	}
-	for _, field := range []Field{
-		FieldCapacity, FieldRefill, FieldPeriod, FieldSchedule, FieldResets, FieldStart, FieldLength, FieldDivision,
-	} {
+	for _, field := range limitTerms {
 		for i := range b.Limits {
 			add(Attr(b.Limits[i].Name, field))
 		}

@@ -70,6 +70,9 @@ var reservedUsage = []string{
 	AttrTTL, AttrEntityID, AttrResource, AttrWindow, AttrWindowStart, AttrTotalEvents,
 }
 
+// ReservedNames are the names that no limit can be counted by.
+func ReservedNames() []string { return slices.Clone(reservedUsage) }
+
 // CanCount reports whether a limit of that name can have a counter on a usage
 // item: the names of the item's own attributes cannot.
 func CanCount(limit string) bool {

@@ -49,9 +49,9 @@ func (r *reader) limits(n *yaml.Node) ([]limiter.Limit, error) {
 
 // limitName checks the name of a limit. Only one that is reserved is repeated.
 func (r *reader) limitName(key *yaml.Node) error {
-	if key.Value == quota.WriteMeter || !table.CanCount(key.Value) && key.Value != "" && !strings.Contains(key.Value, "#") {
+	if reserved := table.ReservedNames(); key.Value == quota.WriteMeter || slices.Contains(reserved, key.Value) {
 		return r.at(key, "%w: the name %q is reserved, as are %s and those of usage items' attributes: %s",
-			limiter.ErrLimit, key.Value, quota.WriteMeter, "PK, SK, GSI1PK, GSI1SK to GSI4PK, GSI4SK, ttl, entity_id, resource, window, window_start, total_events")
+			limiter.ErrLimit, key.Value, quota.WriteMeter, strings.Join(reserved, ", "))
 	}
 	if _, err := limiter.Normal(limiter.PerSecond(key.Value, 1)); err != nil {
 		return r.at(key, "%w: no limit has this name: a letter and up to 63 letters, digits and _ . -", limiter.ErrLimit)
