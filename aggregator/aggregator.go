@@ -68,15 +68,15 @@ func Decode(records []events.Record) []Delivery {
 func (a *Aggregator) ProcessDecoded(ctx context.Context, batch []Delivery, clock Clock) *Report {
 	run := a.start(batch, clock)
 	run.reject()
-	run.tend(ctx, run.usageTasks())
+	run.maintain(ctx, run.usageTasks())
 	return run.finish()
 }
 
-// Tend is the part of ProcessDecoded that looks after buckets and shards. It
+// Maintain is the part of ProcessDecoded that looks after buckets and shards. It
 // counts no usage, and leaves it to Count to name what does not decode.
-func (a *Aggregator) Tend(ctx context.Context, batch []Delivery, clock Clock) *Report {
+func (a *Aggregator) Maintain(ctx context.Context, batch []Delivery, clock Clock) *Report {
 	run := a.start(batch, clock)
-	run.tend(ctx, nil)
+	run.maintain(ctx, nil)
 	return run.finish()
 }
 
@@ -100,8 +100,8 @@ func (a *Aggregator) start(batch []Delivery, clock Clock) *run {
 	return &run{Aggregator: a, folded: fold(batch), report: &Report{Records: len(batch)}, clock: clock}
 }
 
-// tend looks after buckets and shards, with the usage tasks beside the passes.
-func (r *run) tend(ctx context.Context, usage []task) {
+// maintain looks after buckets and shards, with the usage tasks beside the passes.
+func (r *run) maintain(ctx context.Context, usage []task) {
 	// Raising siblings comes before anything else that can fail: until it is
 	// done, a sibling may still be restored at its old share.
 	r.each(ctx, r.doublings())
@@ -116,7 +116,7 @@ func (r *run) tend(ctx context.Context, usage []task) {
 func (r *run) reject() {
 	r.report.Rejected = append(r.report.Rejected, r.rejected...)
 	r.report.Duplicates += r.duplicates
-	r.report.Misdivided = append(r.report.Misdivided, r.misdivided()...)
+	r.report.InvalidDivisions = append(r.report.InvalidDivisions, r.invalidDivisions()...)
 }
 
 func (r *run) finish() *Report {

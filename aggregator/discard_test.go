@@ -50,11 +50,11 @@ func TestUsageOfADiscardedBatch(t *testing.T) {
 }
 
 // counted is what the usage item of an hour has counted of each shard.
-func (w *world) counted(at int64) map[int]table.Counted {
+func (w *world) counted(at int64) map[int]table.SeenRecords {
 	w.t.Helper()
 	start := events.Hourly.Start(at)
 	key := table.UsageKey{Group: acme, Window: "hourly", Start: events.Hourly.Text(start)}
-	counted, err := w.store.Get(key.PK(), key.SK()).Counted()
+	counted, err := w.store.Get(key.PK(), key.SK()).SeenRecords()
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestBatchInAnyOrder(t *testing.T) {
 // that is.
 func TestLastWriteOfABatchInAnyOrder(t *testing.T) {
 	empty := bucketItem(acme.At(0), drips("rpm", 0, 60_000))
-	full := build(empty, attrs{"b_rpm_tk": 60_000, table.AttrRefilled: noon + hour})
+	full := build(empty, attrs{"b_rpm_tk": 60_000, table.AttrRefilledAt: noon + hour})
 	w := newWorld(t, full)
 	spent, _ := w.spend(noon, build(empty, attrs{"b_rpm_tk": 1000}), "rpm", 1000)
 	refill := w.write(noon+hour, empty, full)
@@ -133,7 +133,7 @@ func TestUsageAfterAMarkAlone(t *testing.T) {
 	w.sound(noon, b)
 	key := table.UsageKey{Group: acme, Window: "hourly", Start: atNoon}
 	item := w.store.Get(key.PK(), key.SK())
-	w.store.Put(build(item, attrs{"mark#0": b.Change.Mark, "runs#0": nil}))
+	w.store.Put(build(item, attrs{"mark#0": b.Change.StreamPosition, "runs#0": nil}))
 	w.sound(noon, d)
 	eq(t, "usage", w.usage(acme, "hourly", atNoon), "rpm 10, events 2")
 	report := w.sound(noon, a, b, c, d)
@@ -192,9 +192,9 @@ func TestUsageWhereWhatIsCountedCannotBeRead(t *testing.T) {
 // bucket that is of.
 func TestUsageFailsFromItsFirstRecord(t *testing.T) {
 	w := newWorld(t)
-	idle := w.write(noon, large(0), build(large(0), attrs{table.AttrValid: 7}))
+	idle := w.write(noon, large(0), build(large(0), attrs{table.AttrValidUntil: 7}))
 	early, _ := w.spend(noon, large(1), "rpm", 1000)
-	late, _ := w.spend(noon, build(large(0), attrs{table.AttrValid: 7}), "rpm", 2000)
+	late, _ := w.spend(noon, build(large(0), attrs{table.AttrValidUntil: 7}), "rpm", 2000)
 	w.fake.addUsage = func(context.Context, table.Usage) (table.UsageResult, error) {
 		return table.UsageResult{}, table.ErrRetry
 	}
@@ -259,7 +259,7 @@ func (f *feed) writeAll() {
 		case old == nil:
 			items[shard] = build(large(shard), attrs{table.Attr(limit, table.FieldConsumed): amount})
 		case f.chance(15):
-			items[shard] = build(old, attrs{table.AttrValid: int(f.r.Int64N(1 << 40))})
+			items[shard] = build(old, attrs{table.AttrValidUntil: int(f.r.Int64N(1 << 40))})
 			f.log = append(f.log, f.write(at, old, items[shard]))
 			continue
 		case f.chance(f.refunds):
@@ -308,7 +308,7 @@ func (f *feed) deliver(batch []aggregator.Delivery, attempts int) {
 func (f *feed) look() {
 	for _, at := range []int64{noon, noon + hour} {
 		key := table.UsageKey{Group: acme, Window: "hourly", Start: events.Hourly.Text(events.Hourly.Start(at))}
-		counted, _ := f.store.Get(key.PK(), key.SK()).Counted()
+		counted, _ := f.store.Get(key.PK(), key.SK()).SeenRecords()
 		for _, runs := range counted {
 			f.gaps = max(f.gaps, len(runs)-1)
 		}
@@ -475,8 +475,8 @@ var usageMutants = map[string]func(*memory.Store) addUsage{
 				}
 			}
 			result, err := store.AddUsage(ctx, u)
-			for shard, runs := range result.Counted {
-				result.Counted[shard] = table.Counted{{First: runs[len(runs)-1].Last, Last: runs[len(runs)-1].Last}}
+			for shard, runs := range result.Seen {
+				result.Seen[shard] = table.SeenRecords{{First: runs[len(runs)-1].Last, Last: runs[len(runs)-1].Last}}
 			}
 			return result, err
 		}
@@ -503,17 +503,17 @@ var usageMutants = map[string]func(*memory.Store) addUsage{
 }
 
 // whole is runs without the gaps between them.
-func whole(runs table.Counted) table.Counted {
-	first := slices.MinFunc(runs, func(a, b table.Run) int { return strings.Compare(a.First.Mark, b.First.Mark) })
-	last := slices.MaxFunc(runs, func(a, b table.Run) int { return strings.Compare(a.Last.Mark, b.Last.Mark) })
-	return table.Counted{{First: first.First, Last: last.Last}}
+func whole(runs table.SeenRecords) table.SeenRecords {
+	first := slices.MinFunc(runs, func(a, b table.Range) int { return strings.Compare(a.First.Position, b.First.Position) })
+	last := slices.MaxFunc(runs, func(a, b table.Range) int { return strings.Compare(a.Last.Position, b.Last.Position) })
+	return table.SeenRecords{{First: first.First, Last: last.Last}}
 }
 
 // unsplit joins each new run before the mark to the run before it.
-func unsplit(source table.Source) table.Counted {
-	var next table.Counted
+func unsplit(source table.Source) table.SeenRecords {
+	var next table.SeenRecords
 	for i, run := range source.Next {
-		fresh := !slices.ContainsFunc(source.Found, func(r table.Run) bool { return r.First.Mark == run.First.Mark })
+		fresh := !slices.ContainsFunc(source.Found, func(r table.Range) bool { return r.First.Position == run.First.Position })
 		if fresh && i > 0 && i < len(source.Next)-1 {
 			next[len(next)-1].Last = run.Last
 			continue
@@ -524,8 +524,8 @@ func unsplit(source table.Source) table.Counted {
 }
 
 // stored is what a usage item has counted.
-func stored(store *memory.Store, key table.UsageKey) map[int]table.Counted {
-	counted, err := store.Get(key.PK(), key.SK()).Counted()
+func stored(store *memory.Store, key table.UsageKey) map[int]table.SeenRecords {
+	counted, err := store.Get(key.PK(), key.SK()).SeenRecords()
 	if err != nil {
 		panic(err)
 	}

@@ -45,5 +45,5 @@ func TestAReplicatedQuotaIsDivided(t *testing.T) {
 		}
 	}
 	eq(t, "rpm of all shards, as before the doubling", rpm, 60_000)
-	eq(t, "ignored", fmt.Sprint(report.Misdivided), "[{{{ns1 sk-live-acme gpt-4} 0} tpd replicated}]")
+	eq(t, "ignored", fmt.Sprint(report.InvalidDivisions), "[{{{ns1 sk-live-acme gpt-4} 0} tpd replicated}]")
 }

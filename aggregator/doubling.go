@@ -143,7 +143,7 @@ func (f family) now(clock int64) int64 {
 	now := clock
 	for _, sibling := range f {
 		if sibling.Bucket != nil {
-			now = max(now, sibling.Bucket.Refilled)
+			now = max(now, sibling.Bucket.RefilledAt)
 		}
 	}
 	return now
@@ -155,9 +155,9 @@ func (f family) refuses(count int, now int64) Reason {
 	switch {
 	case zero == nil:
 		return NoShardZero
-	case zero.Count > count:
+	case zero.ShardCount > count:
 		return Overtaken
-	case zero.Count < count:
+	case zero.ShardCount < count:
 		return PinMoved
 	case slices.ContainsFunc(f, func(s table.Sibling) bool { return s.Broken != nil }):
 		return Unreadable
@@ -184,9 +184,9 @@ func (d doubling) create(ctx context.Context, r *run, f family, shard int, now i
 		return 0, err
 	}
 	creation := table.Creation{
-		Bucket: table.NewShard(zero, shard, d.to, now, fundings),
-		Moves:  quota.Moves(fundings),
-		Terms:  zero.Terms(),
+		Bucket:      table.NewShard(zero, shard, d.to, now, fundings),
+		Moves:       quota.Moves(fundings),
+		ConfigAttrs: zero.ConfigAttrs(),
 	}
 	outcome, err := r.Store.Create(ctx, creation)
 	if err != nil || outcome != table.Created {

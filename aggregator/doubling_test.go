@@ -15,7 +15,7 @@ import (
 // tokens, as it is after a doubling to a count.
 func quotaZero(n int, more ...attrs) table.Item {
 	return bucketItem(acme.At(0), append([]attrs{
-		count(n), drips("rpm", 1000, 64_000), daily("tpd", 1000_000, 1000_000, 1), {table.AttrValid: midnight + 24*hour},
+		count(n), drips("rpm", 1000, 64_000), daily("tpd", 1000_000, 1000_000, 1), {table.AttrValidUntil: midnight + 24*hour},
 	}, more...)...)
 }
 
@@ -45,7 +45,7 @@ func TestDoublingCreatesShards(t *testing.T) {
 	}
 	for shard := range want {
 		b := w.shard(shard)
-		eq(t, fmt.Sprint("shard ", shard), fmt.Sprint(b.Count, b.Refilled, b.Limit("rpm").Balance, b.Limit("tpd").Balance,
+		eq(t, fmt.Sprint("shard ", shard), fmt.Sprint(b.ShardCount, b.RefilledAt, b.Limit("rpm").Balance, b.Limit("tpd").Balance,
 			*b.Limit("tpd").Grant, b.Limit("wcu").Balance), want[shard])
 	}
 	again := w.sound(noon+9, w.doubles(noon, zero, 2, 4))
@@ -91,7 +91,7 @@ func TestRaisingComesFirst(t *testing.T) {
 	report := w.process(noon, spent, w.doubles(noon, zero, 2, 4))
 	eq(t, "failures", failed(report), "0 usage;")
 	eq(t, "calls", calls, "[raise create create usage]")
-	eq(t, "raised", w.shard(1).Count, 4)
+	eq(t, "raised", w.shard(1).ShardCount, 4)
 	eq(t, "created", len(report.Created), 2)
 }
 
@@ -159,7 +159,7 @@ func TestDeclinedDoublingRaises(t *testing.T) {
 		w := newWorld(t, quotaZero(4, change), bucketItem(acme.At(1), count(2), drips("rpm", 1, 64_000)))
 		report := w.sound(noon, w.doubles(noon, quotaZero(4), 2, 4))
 		eq(t, name+": declined", len(report.Declined), 2)
-		eq(t, name+": count of shard 1", w.shard(1).Count, 4)
+		eq(t, name+": count of shard 1", w.shard(1).ShardCount, 4)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestCloneOfShardZero(t *testing.T) {
 	w := newWorld(t, zero)
 	w.sound(noon, w.doubles(noon, zero, 1, 2))
 	got, want := w.store.Get(acme.At(1).PK(), table.StateSK), build(zero, attrs{
-		table.AttrPK: acme.At(1).PK(), table.AttrRefilled: noon, table.AttrValid: noon - 5000 + hour,
+		table.AttrPK: acme.At(1).PK(), table.AttrRefilledAt: noon, table.AttrValidUntil: noon - 5000 + hour,
 		"b_tpd_tk": 500_000, "b_tpd_tc": 0, "b_tpd_gc": 2, "b_tpd_tu": nil,
 		"b_s_tk": 500, "b_s_tc": 0, "b_s_gc": 2, "b_s_wtc": 0,
 		"b_rpm_tk": 32_000, "b_rpm_tc": 0, "b_wcu_tk": 1000_000, "b_wcu_tc": 0,
@@ -265,17 +265,17 @@ func TestValidUntilOfANewShard(t *testing.T) {
 		want string
 	}{
 		{"the next edge", quotaZero(2), fmt.Sprint(midnight + 24*hour)},
-		{"the next edge, shard 0's has passed", quotaZero(2, attrs{table.AttrValid: noon - 5}), fmt.Sprint(midnight + 24*hour)},
+		{"the next edge, shard 0's has passed", quotaZero(2, attrs{table.AttrValidUntil: noon - 5}), fmt.Sprint(midnight + 24*hour)},
 		{"the end of the window", quotaZero(2, hourly("s", 900, 1000, 1, noon-5)), fmt.Sprint(noon - 5 + hour)},
-		{"0 stays: a client is to look", quotaZero(2, attrs{table.AttrValid: 0}), "0"},
+		{"0 stays: a client is to look", quotaZero(2, attrs{table.AttrValidUntil: 0}), "0"},
 		{"absent and nothing bound to time", drip, "absent"},
-		{"absent, but there is an edge", quotaZero(2, attrs{table.AttrValid: nil}), fmt.Sprint(midnight + 24*hour)},
-		{"as it is where nothing is bound to time", build(drip, attrs{table.AttrValid: 5}), "5"},
+		{"absent, but there is an edge", quotaZero(2, attrs{table.AttrValidUntil: nil}), fmt.Sprint(midnight + 24*hour)},
+		{"as it is where nothing is bound to time", build(drip, attrs{table.AttrValidUntil: 5}), "5"},
 	} {
 		w := newWorld(t, c.zero)
 		w.sound(noon, w.doubles(noon, c.zero, 1, 2))
 		got := "absent"
-		if valid := w.shard(1).Valid; valid != nil {
+		if valid := w.shard(1).ValidUntil; valid != nil {
 			got = fmt.Sprint(*valid)
 		}
 		eq(t, c.name, got, c.want)
@@ -332,8 +332,8 @@ func TestDoublingBehindARestore(t *testing.T) {
 	w := newWorld(t, zero)
 	report := w.sound(midnight-1, w.doubles(midnight-1, zero, 1, 2))
 	eq(t, "created", created(report), "1 of 2 [rpm: 32000 (share) tpd: 500000 moved off shard 0 wcu: 1000000 (share)];")
-	eq(t, "and is current", w.shard(1).Limit("tpd").Current(w.shard(1).Refilled, midnight+9), true)
-	eq(t, "valid until", *w.shard(1).Valid, midnight+24*hour)
+	eq(t, "and is current", w.shard(1).Limit("tpd").Current(w.shard(1).RefilledAt, midnight+9), true)
+	eq(t, "valid until", *w.shard(1).ValidUntil, midnight+24*hour)
 
 	// Shard 0 was restored at 2 already: what it had before is no concern of the
 	// shard that is created now.
@@ -341,7 +341,7 @@ func TestDoublingBehindARestore(t *testing.T) {
 	w = newWorld(t, zero)
 	w.sound(midnight-1, w.doubles(midnight-1, zero, 1, 2))
 	one := w.shard(1)
-	eq(t, "minted once", fmt.Sprint(one.Limit("tpd").Balance, one.Limit("tpd").Current(one.Refilled, midnight+9)), "500000 true")
+	eq(t, "minted once", fmt.Sprint(one.Limit("tpd").Balance, one.Limit("tpd").Current(one.RefilledAt, midnight+9)), "500000 true")
 }
 
 func TestDoublingFails(t *testing.T) {
@@ -391,7 +391,7 @@ func TestDoublingFails(t *testing.T) {
 		w.fake.raise, w.fake.create = nil, nil
 		w.sound(noon, batch[2:]...)
 		eq(t, c.name+": moved once", fmt.Sprint(w.shard(0).Limit("tpd").Balance, w.shard(2).Limit("tpd").Balance), "750000 250000")
-		eq(t, c.name+": count", fmt.Sprint(w.shard(1).Count, w.shard(2).Count, w.shard(3).Count), "4 4 4")
+		eq(t, c.name+": count", fmt.Sprint(w.shard(1).ShardCount, w.shard(2).ShardCount, w.shard(3).ShardCount), "4 4 4")
 	}
 }
 
@@ -448,9 +448,9 @@ func TestDoublingSeesTermsChange(t *testing.T) {
 		change            attrs
 		created, declined string
 	}{
-		{"capacity lowered", attrs{"b_tpd_cp": 10_000, table.AttrValid: 0},
+		{"capacity lowered", attrs{"b_tpd_cp": 10_000, table.AttrValidUntil: 0},
 			"1 of 2 [rpm: 32000 (share) tpd: 5000 moved off shard 0 wcu: 1000000 (share)];", ""},
-		{"disabled", attrs{table.AttrDisabled: true, table.AttrValid: 0}, "", "1 bucket is disabled;"},
+		{"disabled", attrs{table.AttrDisabled: true, table.AttrValidUntil: 0}, "", "1 bucket is disabled;"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, zero)

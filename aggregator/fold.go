@@ -14,7 +14,7 @@ type write struct {
 	*events.Change
 	index    int
 	consumed map[string]int64
-	counts   table.Run // how a usage item notes that the write is counted; only where it consumed
+	counts   table.Range // how a usage item notes that the write is counted; only where it consumed
 }
 
 // bucket is all writes of a batch to one bucket, in the order in which they were
@@ -65,8 +65,8 @@ func fold(batch []Delivery) folded {
 // twice.
 func (f *folded) order(b *bucket) {
 	all := len(b.writes)
-	slices.SortStableFunc(b.writes, func(a, b write) int { return strings.Compare(a.Mark, b.Mark) })
-	b.writes = slices.CompactFunc(b.writes, func(a, b write) bool { return a.Mark == b.Mark })
+	slices.SortStableFunc(b.writes, func(a, b write) int { return strings.Compare(a.StreamPosition, b.StreamPosition) })
+	b.writes = slices.CompactFunc(b.writes, func(a, b write) bool { return a.StreamPosition == b.StreamPosition })
 	f.duplicates += all - len(b.writes)
 	var before *write
 	for i := range b.writes {
@@ -80,10 +80,10 @@ func (f *folded) order(b *bucket) {
 
 // run is how a usage item notes that the write is counted. What the write found
 // is most often what the one before it left, whose totals are known then.
-func (w *write) run(before *write) table.Run {
-	run := table.Run{
-		First: table.Edge{Mark: w.Mark},
-		Last:  table.Edge{Mark: w.Mark, Total: table.Totals(&w.New.Bucket)},
+func (w *write) run(before *write) table.Range {
+	run := table.Range{
+		First: table.Bound{Position: w.StreamPosition},
+		Last:  table.Bound{Position: w.StreamPosition, Total: table.Totals(&w.New.Bucket)},
 	}
 	switch {
 	case w.Old == nil:
@@ -113,15 +113,15 @@ func (f *folded) countable(w write) map[string]int64 {
 	return consumed
 }
 
-// misdivided are the limits, of buckets as the batch leaves them, whose division
+// invalidDivisions are the limits, of buckets as the batch leaves them, whose division
 // is ignored.
-func (f *folded) misdivided() []Misdivided {
-	var found []Misdivided
+func (f *folded) invalidDivisions() []InvalidDivision {
+	var found []InvalidDivision
 	for _, b := range f.buckets {
 		limits := b.last().New.Limits
 		for i := range limits {
-			if l := &limits[i]; l.Misdivided() {
-				found = append(found, Misdivided{b.key, l.Name, l.Division})
+			if l := &limits[i]; l.InvalidDivision() {
+				found = append(found, InvalidDivision{b.key, l.Name, l.Division})
 			}
 		}
 	}
@@ -160,7 +160,7 @@ func (b *bucket) doubled() (d doubling, index int, ok bool) {
 			continue
 		}
 		if !ok {
-			legacy := quota.Freezes(&w.Old.Bucket, w.Time)
+			legacy := quota.FrozenGrants(&w.Old.Bucket, w.Time)
 			d, index, ok = doubling{group: b.key.Group, from: from, legacy: legacy}, w.index, true
 		}
 		index = min(index, w.index)
@@ -173,9 +173,9 @@ func (b *bucket) doubled() (d doubling, index int, ok bool) {
 // did not draw on the write meter is no sign of heat: the record of a doubling
 // shows the meter as low as before, and would call for the next.
 func (b *bucket) pressed() bool {
-	count := b.last().New.Count
+	count := b.last().New.ShardCount
 	return slices.ContainsFunc(b.writes, func(w write) bool {
-		return w.New.Count == count && w.metered() && quota.Doubles(&w.New.Bucket, w.Time)
+		return w.New.ShardCount == count && w.metered() && quota.Doubles(&w.New.Bucket, w.Time)
 	})
 }
 

@@ -59,7 +59,7 @@ func (r *Report) Log(ctx context.Context, log *slog.Logger, names Pseudonyms) {
 	of := func(group table.Group) slog.Attr {
 		return slog.Group("bucket", "entity", names.Of(group), "resource", group.Resource)
 	}
-	for _, x := range r.Misdivided[:min(len(r.Misdivided), maxLoggedFailures)] {
+	for _, x := range r.InvalidDivisions[:min(len(r.InvalidDivisions), maxLoggedFailures)] {
 		log.WarnContext(ctx, "division ignored", of(x.Key.Group), "shard", x.Key.Shard, "limit", x.Limit)
 	}
 	for _, x := range r.Doublings {
@@ -96,7 +96,7 @@ func (r *Report) WriteMetrics(w io.Writer, tableName string, timing Timing) erro
 		{"ShardsRaised", "Count", float64(len(r.Raised))},
 		{"ShardsCreated", "Count", float64(len(r.Created))},
 		{"ShardsDeclined", "Count", float64(len(r.Declined))},
-		{"DivisionsIgnored", "Count", float64(len(r.Misdivided))},
+		{"DivisionsIgnored", "Count", float64(len(r.InvalidDivisions))},
 		{"Failures", "Count", float64(len(r.Failures))},
 		{"IteratorAge", "Milliseconds", float64(timing.Age)},
 		{"Duration", "Milliseconds", float64(timing.Duration.Microseconds()) / 1000},

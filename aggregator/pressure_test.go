@@ -46,7 +46,7 @@ func traffic(t *testing.T, perSecond, phase, batchEvery, duration int64) (w *wor
 		doublings = append(doublings, report.Doublings...)
 		if item := w.store.Get(key.PK(), table.StateSK); len(report.Doublings) > 0 {
 			record(now, item)
-			shards = int64(decoded(t, item).Count)
+			shards = int64(decoded(t, item).ShardCount)
 		}
 	}
 	return w, doublings
@@ -77,9 +77,9 @@ func TestOnlyWritesThatAreMeteredDouble(t *testing.T) {
 	low := build(bucketItem(acme.At(0), drips("rpm", 1<<50, 1<<52)), attrs{"b_wcu_tk": 5000, "b_wcu_tc": 995_000})
 	for name, change := range map[string]attrs{
 		"a doubling":          {table.AttrShardCount: 2},
-		"an operator's":       {table.AttrValid: 0},
+		"an operator's":       {table.AttrValidUntil: 0},
 		"a refund":            {"b_rpm_tk": 1<<50 + 7, "b_rpm_tc": -7},
-		"a pass":              {table.AttrRefilled: noon + 1},
+		"a pass":              {table.AttrRefilledAt: noon + 1},
 		"a meter that is new": nil,
 	} {
 		old := low
@@ -102,10 +102,10 @@ func TestOnlyWritesThatAreMeteredDouble(t *testing.T) {
 	w.store.Put(item)
 	report := w.sound(noon, d)
 	eq(t, "one with it", report.Doublings, []aggregator.Doubling{{Group: acme, From: 1, To: 2}})
-	eq(t, "count", w.shard(0).Count, 2)
+	eq(t, "count", w.shard(0).ShardCount, 2)
 	report = w.sound(noon, d)
 	eq(t, "the same again", len(report.Doublings), 0)
-	eq(t, "count", w.shard(0).Count, 2)
+	eq(t, "count", w.shard(0).ShardCount, 2)
 }
 
 func TestPressureIsOfTheLastCount(t *testing.T) {

@@ -275,6 +275,6 @@ func TestFailingToDouble(t *testing.T) {
 		eq(t, fmt.Sprint("failures, landed ", landed), failed(report), "1 double;")
 		w.fake.double = nil
 		w.sound(noon, a, b)
-		eq(t, fmt.Sprint("count, landed ", landed), w.shard(0).Count, 2)
+		eq(t, fmt.Sprint("count, landed ", landed), w.shard(0).ShardCount, 2)
 	}
 }

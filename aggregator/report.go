@@ -25,18 +25,18 @@ const (
 // Report says what a batch did. It holds entity ids: print or log it only
 // through something that hides them.
 type Report struct {
-	Records    int
-	Rejected   []Rejection
-	Usage      []table.Usage
-	Duplicates int // records that were counted before
-	Passes     []Pass
-	PassesLost int
-	Doublings  []Doubling
-	Raised     []Raise
-	Created    []Creation
-	Declined   []Decline
-	Misdivided []Misdivided // limits whose division is ignored, of buckets of the batch
-	Failures   []Failure    // sorted by index; the batch is to be delivered again from the first
+	Records          int
+	Rejected         []Rejection
+	Usage            []table.Usage
+	Duplicates       int // records that were counted before
+	Passes           []Pass
+	PassesLost       int
+	Doublings        []Doubling
+	Raised           []Raise
+	Created          []Creation
+	Declined         []Decline
+	InvalidDivisions []InvalidDivision // limits whose division is ignored, of buckets of the batch
+	Failures         []Failure         // sorted by index; the batch is to be delivered again from the first
 
 	mu   sync.Mutex
 	seen map[int]bool // records found counted before, by index
@@ -81,9 +81,9 @@ type Decline struct {
 	Reason Reason
 }
 
-// Misdivided is a limit that says a division which it cannot have, or which
+// InvalidDivision is a limit that says a division which it cannot have, or which
 // nobody knows. It is divided (docs/adr/0016).
-type Misdivided struct {
+type InvalidDivision struct {
 	Key      table.Key
 	Limit    string
 	Division quota.Division
@@ -179,7 +179,7 @@ func (r *Report) sort() {
 	slices.SortStableFunc(r.Doublings, func(a, b Doubling) int { return compareKeys(a.Group.At(0), b.Group.At(0)) })
 	slices.SortStableFunc(r.Raised, func(a, b Raise) int { return compareKeys(a.Key, b.Key) })
 	slices.SortStableFunc(r.Created, func(a, b Creation) int { return compareKeys(a.Key, b.Key) })
-	slices.SortStableFunc(r.Misdivided, func(a, b Misdivided) int { return compareKeys(a.Key, b.Key) })
+	slices.SortStableFunc(r.InvalidDivisions, func(a, b InvalidDivision) int { return compareKeys(a.Key, b.Key) })
 	slices.SortStableFunc(r.Declined, func(a, b Decline) int { return compareKeys(a.Key, b.Key) })
 }
 

@@ -84,19 +84,19 @@ func (t *tally) do(ctx context.Context, r *run) error {
 			r.report.addUsage(usage)
 			return nil
 		}
-		if parts = r.uncounted(parts, result.Counted); len(parts) == 0 {
+		if parts = r.uncounted(parts, result.Seen); len(parts) == 0 {
 			return nil
 		}
-		sum = parts.sum(result.Counted)
+		sum = parts.sum(result.Seen)
 	}
 	return errContended
 }
 
 // uncounted returns the parts that are not counted yet, and reports the others.
-func (r *run) uncounted(all parts, found map[int]table.Counted) parts {
+func (r *run) uncounted(all parts, found map[int]table.SeenRecords) parts {
 	var fresh parts
 	for _, w := range all {
-		if found[w.New.Key.Shard].Has(w.Mark) {
+		if found[w.New.Key.Shard].Has(w.StreamPosition) {
 			r.report.duplicate(w)
 			continue
 		}
@@ -160,9 +160,9 @@ type sum struct {
 }
 
 // sum adds writes up for an item that has counted what was found.
-func (p parts) sum(found map[int]table.Counted) sum {
+func (p parts) sum(found map[int]table.SeenRecords) sum {
 	s := sum{counters: p.counters()}
-	var usual [8]table.Run
+	var usual [8]table.Range
 	for rest := p; len(rest) > 0; {
 		shard, runs := rest[0].New.Key.Shard, usual[:0]
 		for len(rest) > 0 && rest[0].New.Key.Shard == shard {

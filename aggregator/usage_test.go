@@ -39,7 +39,7 @@ func TestUsageIsOneUpdateAWindow(t *testing.T) {
 	c, zero := w.spend(noon+3, zero, "tpm", 2500)
 	d, zero := w.spend(noon+4, zero, "rpm", -300)
 	e, _ := w.spend(noon+5, one, "tpm", 1)
-	still := w.write(noon+6, zero, build(zero, attrs{table.AttrValid: 0}))
+	still := w.write(noon+6, zero, build(zero, attrs{table.AttrValidUntil: 0}))
 	report := w.sound(noon+9, w.other(), a, b, c, d, still, e)
 
 	if len(got) != 1 {
@@ -68,9 +68,9 @@ func before(c *events.Change) string {
 // unread is a source whose run goes from one record to another, and of which it
 // is not known what is counted.
 func unread(shard int, first, last aggregator.Delivery) table.Source {
-	return table.Source{Shard: shard, Next: table.Counted{{
-		First: table.Edge{Mark: first.Change.Mark, Total: before(first.Change)},
-		Last:  table.Edge{Mark: last.Change.Mark, Total: table.Totals(&last.Change.New.Bucket)},
+	return table.Source{Shard: shard, Next: table.SeenRecords{{
+		First: table.Bound{Position: first.Change.StreamPosition, Total: before(first.Change)},
+		Last:  table.Bound{Position: last.Change.StreamPosition, Total: table.Totals(&last.Change.New.Bucket)},
 	}}}
 }
 
@@ -104,7 +104,7 @@ func ten(s *stream) []aggregator.Delivery {
 	add(&zero, "rpm", 1000)
 	add(&one, "rpm", 4000)
 	add(&one, "tpm", 1000)
-	batch = append(batch, s.write(noon, one, build(one, attrs{table.AttrValid: 7})))
+	batch = append(batch, s.write(noon, one, build(one, attrs{table.AttrValidUntil: 7})))
 	add(&zero, "rpm", -500)
 	add(&zero, "tpm", 500)
 	add(&one, "rpm", 2000)

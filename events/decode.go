@@ -17,9 +17,9 @@ var ErrRecord = errors.New("undecodable record")
 // Change is one write to one bucket, off the stream.
 type Change struct {
 	Record
-	Mark string       // orders the writes of one bucket, as text
-	Old  *table.Image // nil where the write created the bucket
-	New  *table.Image
+	StreamPosition string       // orders the writes of one bucket, as text
+	Old            *table.Image // nil where the write created the bucket
+	New            *table.Image
 }
 
 // Decoder decodes the records of one batch. It is not safe for concurrent use.
@@ -50,11 +50,11 @@ func (d *Decoder) Decode(record Record) (*Change, error) {
 	if !ofBucket || err != nil {
 		return nil, err
 	}
-	mark, err := Mark(record.Stream, record.Sequence)
+	mark, err := StreamPosition(record.Stream, record.Sequence)
 	if err != nil {
 		return nil, err
 	}
-	change := &Change{Record: record, Mark: mark}
+	change := &Change{Record: record, StreamPosition: mark}
 	if change.New, err = d.image("new", record.New); err != nil {
 		return nil, err
 	}
@@ -147,8 +147,8 @@ func (c *Change) Consumed() map[string]int64 {
 // Doubled reports whether the write raised the bucket's shard count, and from
 // and to which.
 func (c *Change) Doubled() (from, to int, ok bool) {
-	if c.Old == nil || c.Old.Count >= c.New.Count {
+	if c.Old == nil || c.Old.ShardCount >= c.New.ShardCount {
 		return 0, 0, false
 	}
-	return c.Old.Count, c.New.Count, true
+	return c.Old.ShardCount, c.New.ShardCount, true
 }

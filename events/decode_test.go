@@ -41,8 +41,8 @@ func TestDecodeModify(t *testing.T) {
 	if from, to, ok := change.Doubled(); !ok || from != 1 || to != 2 {
 		t.Errorf("doubled %d to %d, %v; want 1 to 2: an absent count is 1", from, to, ok)
 	}
-	if want := "2026-11-30T00:00:00.000/" + strings.Repeat("0", 38) + "17"; change.Mark != want {
-		t.Errorf("mark %q, want %q", change.Mark, want)
+	if want := "2026-11-30T00:00:00.000/" + strings.Repeat("0", 38) + "17"; change.StreamPosition != want {
+		t.Errorf("mark %q, want %q", change.StreamPosition, want)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestDecodeKeepsEveryType(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole, err := change.New.Whole()
+	whole, err := change.New.DecodeFull()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -140,7 +140,7 @@ func fuzzRecord(t *testing.T, rec Record) {
 	if !slices.Contains([]string{Insert, Modify, Remove}, rec.EventName) || rec.Time < 0 || rec.Time > maxTime {
 		t.Fatalf("%+v is sound", rec)
 	}
-	mark, err := Mark(rec.Stream, rec.Sequence)
+	mark, err := StreamPosition(rec.Stream, rec.Sequence)
 	if err != nil || strings.ContainsAny(mark, " ,") {
 		t.Fatalf("a sound record's mark is %q, %v", mark, err)
 	}
@@ -284,7 +284,7 @@ func referenceRecord(raw json.RawMessage) *Record {
 	rec.Table, rec.Stream = splitARN(text(fields["eventSourceARN"]))
 	at, err := parseTime(orNull(change["ApproximateCreationDateTime"])) // for which FuzzTime vouches
 	rec.Time = at
-	_, markErr := Mark(rec.Stream, rec.Sequence)
+	_, markErr := StreamPosition(rec.Stream, rec.Sequence)
 	if !sound || err != nil || markErr != nil || !slices.Contains([]string{Insert, Modify, Remove}, rec.EventName) {
 		return nil
 	}
@@ -430,7 +430,7 @@ func sameImage(t *testing.T, a, b *table.Image) bool {
 
 func whole(t *testing.T, image *table.Image) table.Item {
 	t.Helper()
-	b, err := image.Whole()
+	b, err := image.DecodeFull()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -458,7 +458,7 @@ func fuzzChange(t *testing.T, change *Change) {
 			t.Fatalf("consumed %d of %q, not %d", got, name, want)
 		}
 	}
-	if from, to, ok := change.Doubled(); ok && (from < 1 || to <= from || to != change.New.Count) {
+	if from, to, ok := change.Doubled(); ok && (from < 1 || to <= from || to != change.New.ShardCount) {
 		t.Fatalf("doubled from %d to %d", from, to)
 	}
 }

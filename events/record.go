@@ -146,11 +146,11 @@ func PadSequence(s string) (string, error) {
 // zeros are SequenceWidth of them.
 const zeros = "0000000000000000000000000000000000000000"
 
-// Mark is a place in a stream, for a usage record to remember: "label/padded sequence number". Marks compare as strings:
+// StreamPosition is a place in a stream, for a usage record to remember: "label/padded sequence number". Marks compare as strings:
 // within a stream by sequence number, and a later stream of the table (labels are the times of their creation) after an
 // earlier one. The label may be empty, and sorts first. The error is PadSequence's, or for a label that is none; a Record
 // without Err causes neither.
-func Mark(stream, sequence string) (string, error) {
+func StreamPosition(stream, sequence string) (string, error) {
 	if !isLabel(stream) {
 		return "", errLabel
 	}

@@ -147,16 +147,16 @@ func TestMarksCompare(t *testing.T) {
 	}
 	last := ""
 	for _, m := range ascending {
-		mark, err := Mark(m.stream, m.sequence)
+		mark, err := StreamPosition(m.stream, m.sequence)
 		if err != nil || mark <= last {
 			t.Errorf("%v: %q does not come after %q (%v)", m, mark, last, err)
 		}
 		last = mark
 	}
-	if mark, err := Mark("s", "12"); err != nil || mark != "s/"+strings.Repeat("0", 38)+"12" {
+	if mark, err := StreamPosition("s", "12"); err != nil || mark != "s/"+strings.Repeat("0", 38)+"12" {
 		t.Errorf("got %q, %v", mark, err)
 	}
-	if mark, err := Mark("s", "x"); err == nil || mark != "" {
+	if mark, err := StreamPosition("s", "x"); err == nil || mark != "" {
 		t.Errorf("got %q, %v", mark, err)
 	}
 }

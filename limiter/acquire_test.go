@@ -85,7 +85,7 @@ func TestTheWaitPaysOff(t *testing.T) {
 func TestImpossible(t *testing.T) {
 	everywhere(t, func(w *world) {
 		// Not shard 0, which still has what it had alone.
-		l := w.limiter(Limits("", PerMinute("tpm", 1000)), Repeatable(func(n int) int { return 1 % n }))
+		l := w.limiter(Limits("", PerMinute("tpm", 1000)), Deterministic(func(n int) int { return 1 % n }))
 		w.admit(l, acme, Amounts{"tpm": 100})
 		for range 5 {
 			w.double(acme)

@@ -73,11 +73,11 @@ type still struct {
 	item table.Item // nil until it is to be still
 }
 
-func (s *still) Take(ctx context.Context, key table.Key, take table.Take) (table.Taken, error) {
+func (s *still) Charge(ctx context.Context, key table.Key, take table.FastCharge) (table.WriteResult, error) {
 	if s.item == nil {
-		return s.Client.Take(ctx, key, take)
+		return s.Client.Charge(ctx, key, take)
 	}
-	return table.Taken{Applied: true, Item: s.item}, nil
+	return table.WriteResult{Applied: true, Item: s.item}, nil
 }
 
 // withoutStream makes a table that has none: dynoxide slows down as one grows.

@@ -159,9 +159,9 @@ func newPriced(t *testing.T, options ...dynamo.TableOption) *priced {
 	p.store = dynamo.NewClient(p.scale, dynoxide.NewTable(t, client, options...))
 	var err error
 	p.Limiter, err = New(t.Context(), p.store, NamespaceID("ns1"),
-		Clock(func() time.Time { return p.now }), Repeatable(func(n int) int { return min(p.shard, n-1) }),
+		Clock(func() time.Time { return p.now }), Deterministic(func(n int) int { return min(p.shard, n-1) }),
 		Limits("", PerMinute("rpm", 60), Quota("calls", 1000, "0 0 * * *")), Limits("chat", Session("calls", 1000, time.Hour)),
-		Limits("batch", divided(Quota("calls", 1000, "0 0 * * *"), quota.Gathered)))
+		Limits("batch", divided(Quota("calls", 1000, "0 0 * * *"), quota.Pooled)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,10 +44,10 @@ func TestALargeUseOfManyShards(t *testing.T) {
 			{quota.Divided, 7, "never: 31 of 31"},
 			{quota.Replicated, 0, "admitted"},
 			{quota.Replicated, 7, "admitted"}, // made with half of what shard 0 has
-			{quota.Gathered, 0, "admitted"},
-			{quota.Gathered, 7, "admitted"},
+			{quota.Pooled, 0, "admitted"},
+			{quota.Pooled, 7, "admitted"},
 		} {
-			first := Repeatable(func(int) int { return 0 })
+			first := Deterministic(func(int) int { return 0 })
 			limit := Limits("", divided(PerMinute("tpm", 1000), c.division))
 			l := w.limiter(limit, first)
 			entity := acme + fmt.Sprint(c.division, c.shard)
@@ -56,7 +56,7 @@ func TestALargeUseOfManyShards(t *testing.T) {
 				w.double(entity)
 			}
 			w.now = w.now.Add(33 * time.Minute) // of which 32 refill a shard's whole capacity
-			drawn := w.limiter(limit, Repeatable(func(n int) int { return c.shard % n }))
+			drawn := w.limiter(limit, Deterministic(func(n int) int { return c.shard % n }))
 			w.admit(drawn, entity, Amounts{"tpm": 0}) // and learns of the count
 			got := "admitted"
 			_, err := drawn.Acquire(w.Context(), entity, model, Amounts{"tpm": 100})
@@ -80,7 +80,7 @@ func TestALargeUseOfManyShards(t *testing.T) {
 // given back to those that gave it.
 func TestGathering(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", divided(Quota("calls", 1000, "0 0 * * *"), quota.Gathered), PerMinute("rpm", 60)), Repeatable(func(int) int { return 0 }))
+		l := w.limiter(Limits("", divided(Quota("calls", 1000, "0 0 * * *"), quota.Pooled), PerMinute("rpm", 60)), Deterministic(func(int) int { return 0 }))
 		w.split(l, 4, Amounts{"calls": 0})
 		for shard := range 4 {
 			w.amendShard(acme, shard)
@@ -109,7 +109,7 @@ func TestGathering(t *testing.T) {
 // amendShard makes a shard and leaves it 170, 180, 250 or 230 tokens.
 func (w *world) amendShard(entity string, shard int) {
 	w.Helper()
-	l := w.limiter(Repeatable(func(n int) int { return shard % n }))
+	l := w.limiter(Deterministic(func(n int) int { return shard % n }))
 	w.admit(l, entity, Amounts{"calls": 0})
 	w.admit(l, entity, Amounts{"calls": 0})
 	b := w.bucket(entity, shard)
@@ -124,7 +124,7 @@ func (w *world) amendShard(entity string, shard int) {
 // when they will have enough, and what they never will.
 func TestARejectionOfAllShards(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", divided(PerMinute("tpm", 1200), quota.Gathered), PerMinute("rpm", 4)), Draws(3), Repeatable(func(int) int { return 0 }))
+		l := w.limiter(Limits("", divided(PerMinute("tpm", 1200), quota.Pooled), PerMinute("rpm", 4)), ShardAttempts(3), Deterministic(func(int) int { return 0 }))
 		w.split(l, 4, Amounts{"tpm": 600})
 		w.now = w.now.Add(time.Minute)
 		w.admit(l, acme, Amounts{"tpm": 1200})
@@ -156,7 +156,7 @@ func TestARejectionOfAllShards(t *testing.T) {
 // it all gives it in a plain use.
 func TestShardsThatAreShortAreRemembered(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", divided(Quota("calls", 1000, "0 0 * * *"), quota.Gathered)), Repeatable(func(n int) int { return 1 % n }))
+		l := w.limiter(Limits("", divided(Quota("calls", 1000, "0 0 * * *"), quota.Pooled)), Deterministic(func(n int) int { return 1 % n }))
 		w.split(l, 4, Amounts{"calls": 0})
 		for shard := range 4 {
 			w.amendShard(acme, shard)
@@ -203,7 +203,7 @@ func showStatus(s Status) string {
 // A hundred programs gather while the shards double: exactly what was sold.
 func TestExactlyWhatWasSoldIsGathered(t *testing.T) {
 	everywhere(t, func(w *world) {
-		limit := Limits("", divided(Quota("calls", 1000, "0 0 * * *"), quota.Gathered))
+		limit := Limits("", divided(Quota("calls", 1000, "0 0 * * *"), quota.Pooled))
 		w.admit(w.limiter(limit), acme, Amounts{"calls": 0})
 		var admitted atomic.Int64
 		var group errgroup.Group
@@ -268,7 +268,7 @@ func TestAReplicatedQuota(t *testing.T) {
 // A change of the division reaches the buckets there are, and their balances.
 func TestADivisionIsChanged(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Repeatable(func(int) int { return 0 }))
+		l := w.limiter(Deterministic(func(int) int { return 0 }))
 		set := func(division quota.Division) {
 			w.noError(l.SetLimits(w.Context(), ForResource(model), divided(PerMinute("tpm", 1000), division)))
 		}
@@ -282,10 +282,10 @@ func TestADivisionIsChanged(t *testing.T) {
 		eq(w, "divided", w.reject(l, acme, Amounts{"tpm": 1000}).Of("tpm").Ceiling, 250)
 		w.admit(l, acme, Amounts{"tpm": 250})
 		eq(w, "nothing is left", w.reject(l, acme, Amounts{"tpm": 1}).Of("tpm").Available, 0)
-		set(quota.Gathered)
+		set(quota.Pooled)
 		limits, err := l.Limits(w.Context(), ForResource(model))
 		w.noError(err)
-		eq(w, "stored", limits[0].Division, quota.Gathered)
+		eq(w, "stored", limits[0].Division, quota.Pooled)
 		w.admit(l, acme, Amounts{"tpm": 750})
 		eq(w, "gathered", w.reject(l, acme, Amounts{"tpm": 251}).Of("tpm").Ceiling, 1000)
 	})
@@ -307,7 +307,7 @@ func TestAStoredDivisionThatIsNone(t *testing.T) {
 		eq(w, "stored", fmt.Sprint(limits[0].Division, " ", limits[1].Division), "replicated braided")
 		w.admit(l, acme, Amounts{"calls": 10, "rpm": 1})
 		for _, name := range []string{"calls", "rpm"} {
-			eq(w, name+" is misdivided", w.bucket(acme, 0).Limit(name).Misdivided(), true)
+			eq(w, name+" is misdivided", w.bucket(acme, 0).Limit(name).InvalidDivision(), true)
 		}
 		r := w.reject(l, acme, Amounts{"calls": 991, "rpm": 1})
 		eq(w, "divisions", fmt.Sprint(r.Of("calls").Division, " ", r.Of("rpm").Division), "divided divided")

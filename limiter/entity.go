@@ -115,7 +115,7 @@ func (l *Limiter) lookUp(ctx context.Context, name string) (string, error) {
 		return "", fmt.Errorf("%w: the namespace %.80q", ErrName, name)
 	}
 	key := table.ItemKey{PK: namespaces, SK: "#NAMESPACE#" + name}
-	for range attempts {
+	for range maxAttempts {
 		items, err := l.table.Items(ctx, []table.ItemKey{key})
 		if err != nil {
 			return "", err

@@ -55,7 +55,7 @@ func (a *asking) first(ctx context.Context, h holding) (*table.Bucket, error) {
 	}
 	now := a.millis()
 	for _, sibling := range siblings {
-		now = max(now, sibling.Refilled)
+		now = max(now, sibling.RefilledAt)
 	}
 	item, err := h.dressed(a.bare(count, now), a.now)
 	if err != nil {
@@ -67,8 +67,8 @@ func (a *asking) first(ctx context.Context, h holding) (*table.Bucket, error) {
 	}
 	// A session's first use is to open its window, and must not take before.
 	if boundary, bound := b.NextBoundary(now); !bound || boundary > now {
-		if b.Valid = nil; bound {
-			b.Valid = &boundary
+		if b.ValidUntil = nil; bound {
+			b.ValidUntil = &boundary
 		}
 		b.Fill()
 	}
@@ -81,7 +81,7 @@ func (a *asking) bare(count int, now int64) table.Item {
 	item := table.Item{
 		table.AttrEntityID: table.S(a.key.Entity), table.AttrResource: table.S(a.key.Resource),
 		table.AttrCascade:    &types.AttributeValueMemberBOOL{Value: false},
-		table.AttrShardCount: table.N(strconv.Itoa(count)), table.AttrRefilled: whole(now),
+		table.AttrShardCount: table.N(strconv.Itoa(count)), table.AttrRefilledAt: whole(now),
 		at(table.FieldBalance): whole(1000 * writesPerSecond), at(table.FieldConsumed): whole(0),
 		at(table.FieldCapacity): whole(1000 * writesPerSecond), at(table.FieldRefill): whole(1000 * writesPerSecond),
 		at(table.FieldPeriod): whole(1000),
@@ -106,7 +106,7 @@ func (a *asking) orphans(ctx context.Context) (siblings []*quota.Bucket, count i
 			count *= 2
 		}
 	}
-	for range attempts {
+	for range maxAttempts {
 		family, err := a.table.RaiseAndRead(ctx, a.key.Group, count, a.millis())
 		if err != nil {
 			return nil, 0, err
@@ -117,7 +117,7 @@ func (a *asking) orphans(ctx context.Context) (siblings []*quota.Bucket, count i
 				return nil, 0, sibling.Broken
 			}
 			if sibling.Bucket != nil {
-				highest = max(highest, sibling.Bucket.Count)
+				highest = max(highest, sibling.Bucket.ShardCount)
 			}
 		}
 		if highest == count {
@@ -140,12 +140,12 @@ func leave(b *table.Bucket, siblings []*quota.Bucket, now int64) error {
 		l := &b.Limits[i]
 		for _, sibling := range siblings {
 			theirs := sibling.Limit(l.Name)
-			if l.Kind() == quota.Session && theirs != nil && theirs.Kind() == quota.Session && theirs.Current(sibling.Refilled, now) {
+			if l.Kind() == quota.Session && theirs != nil && theirs.Kind() == quota.Session && theirs.Current(sibling.RefilledAt, now) {
 				l.Window.Start, l.Window.Applied = theirs.Window.Start, theirs.Window.Start
 			}
 		}
 	}
-	fundings, err := quota.Fund(&b.Bucket, siblings, 0, b.Count, now)
+	fundings, err := quota.Fund(&b.Bucket, siblings, 0, b.ShardCount, now)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (a *asking) meet(ctx context.Context, item table.Item) {
 // remember keeps which limits a group's buckets have.
 func (l *Limiter) remember(b *table.Bucket) {
 	seen, _ := l.seen.Peek(b.Key.Group)
-	seen.count, seen.limits = max(seen.count, b.Count), map[string]bool{}
+	seen.count, seen.limits = max(seen.count, b.ShardCount), map[string]bool{}
 	for i := range b.Limits {
 		seen.limits[b.Limits[i].Name] = true
 	}
@@ -207,10 +207,10 @@ func declares(limits []Limit, b *table.Bucket) bool {
 
 // supply is for a bucket that lacks a limit which is asked for. Where the limits
 // that hold have it, the bucket gets them; a parent gives without it.
-func (a *asking) supply(ctx context.Context, b *table.Bucket) (table.Taken, error) {
+func (a *asking) supply(ctx context.Context, b *table.Bucket) (table.WriteResult, error) {
 	h, err := a.look(ctx, b.Key.Group, a.now)
 	if err != nil && !errors.Is(err, ErrUndefined) {
-		return table.Taken{}, err
+		return table.WriteResult{}, err
 	}
 	for name := range a.demand {
 		defined := slices.ContainsFunc(h.limits, func(l Limit) bool { return l.Name == name })
@@ -218,16 +218,16 @@ func (a *asking) supply(ctx context.Context, b *table.Bucket) (table.Taken, erro
 		case b.Limit(name) != nil:
 		case defined:
 			if err := a.change(ctx, b.Key.Group, a.now); err != nil {
-				return table.Taken{}, err
+				return table.WriteResult{}, err
 			}
 			return a.take(ctx)
 		case !a.parent:
-			return table.Taken{}, fmt.Errorf("%w: %.80s on %s", ErrUndefined, name, b.Key.Resource)
+			return table.WriteResult{}, fmt.Errorf("%w: %.80s on %s", ErrUndefined, name, b.Key.Resource)
 		}
 	}
 	a.remember(b)
 	if err := a.narrow(); err != nil {
-		return table.Taken{}, err
+		return table.WriteResult{}, err
 	}
 	return a.take(ctx)
 }

@@ -17,9 +17,9 @@ import (
 // run dry all have some crumbs, and collecting them costs more writes than the
 // uses that wait.
 func gathers(b *table.Bucket, have []quota.Shortage) bool {
-	return b.Count > 1 && slices.ContainsFunc(have, func(s quota.Shortage) bool {
+	return b.ShardCount > 1 && slices.ContainsFunc(have, func(s quota.Shortage) bool {
 		l := b.Limit(s.Limit)
-		return s.Short() && l.Gathers() && (l.IsQuota() || s.Requested > s.Ceiling)
+		return s.Short() && l.IsPooled() && (l.IsQuota() || s.Requested > s.Ceiling)
 	})
 }
 
@@ -100,7 +100,7 @@ func (a *asking) knownShort(b *table.Bucket) *Rejection {
 	}
 	others, answers, last := seen.believed(b.Shard, a.millis())
 	switch {
-	case len(others) == 0 || others[0].Count != b.Count:
+	case len(others) == 0 || others[0].ShardCount != b.ShardCount:
 		return nil
 	case last.holds(b, a.demand, a.millis()):
 		return a.rejectTogether(b, last.have)
@@ -122,7 +122,7 @@ func (a *asking) shortOf(b *table.Bucket, others []*table.Bucket) []quota.Shorta
 			shards = append(shards, &other.Bucket)
 		}
 	}
-	pieces, have, err := quota.PlanGather(quota.Opening(shards, a.millis()), a.demand, a.millis())
+	pieces, have, err := quota.PlanPooledUse(quota.Opening(shards, a.millis()), a.demand, a.millis())
 	if pieces != nil || err != nil {
 		return nil
 	}
@@ -156,29 +156,29 @@ func (a *asking) rejectTogether(b *table.Bucket, have []quota.Shortage) *Rejecti
 
 // gather takes a use off several shards in one transaction. It reads them all,
 // and where others write meanwhile it looks again.
-func (a *asking) gather(ctx context.Context) (table.Taken, error) {
-	for range attempts {
+func (a *asking) gather(ctx context.Context) (table.WriteResult, error) {
+	for range maxAttempts {
 		seen := a.shortage()
 		family, err := a.family(ctx)
 		if err != nil {
-			return table.Taken{}, err
+			return table.WriteResult{}, err
 		}
 		a.now = a.Limiter.now()
 		own := family[a.key.Shard]
 		switch b := own.Bucket; {
 		case own.Broken != nil:
-			return table.Taken{}, fmt.Errorf("shard %d: %w", a.key.Shard, own.Broken)
+			return table.WriteResult{}, fmt.Errorf("shard %d: %w", a.key.Shard, own.Broken)
 		case b == nil:
-			return table.Taken{}, nil // gone: it is made, and asked again
+			return table.WriteResult{}, nil // gone: it is made, and asked again
 		case b.Disabled || a.millis() < b.Bypass:
-			return table.Taken{Item: b.Item}, nil // since a moment ago, and so it is asked again
+			return table.WriteResult{Item: b.Item}, nil // since a moment ago, and so it is asked again
 		}
 		shards, missing := a.together(family)
 		if taken, again, err := a.collect(ctx, seen, shards, missing); !again || err != nil {
 			return taken, err
 		}
 	}
-	return table.Taken{}, ErrContended
+	return table.WriteResult{}, ErrContended
 }
 
 // collect takes a use off the shards that were read. It makes those that are
@@ -186,13 +186,13 @@ func (a *asking) gather(ctx context.Context) (table.Taken, error) {
 // are opened for a use that is then admitted, and not for one that is rejected.
 // After either, and where others wrote, the shards are to be read again. It tells
 // a shortage of what the shards had if none is missing.
-func (a *asking) collect(ctx context.Context, seen *shortage, shards []*table.Bucket, missing []int) (taken table.Taken, again bool, err error) {
+func (a *asking) collect(ctx context.Context, seen *shortage, shards []*table.Bucket, missing []int) (taken table.WriteResult, again bool, err error) {
 	plan := bucketsOf(shards)
 	closed := !a.told && slices.ContainsFunc(plan, func(b *quota.Bucket) bool { return b.Closed(a.millis()) })
 	if closed {
 		plan = quota.Opening(plan, a.millis())
 	}
-	pieces, have, err := quota.PlanGather(plan, a.demand, a.millis())
+	pieces, have, err := quota.PlanPooledUse(plan, a.demand, a.millis())
 	switch {
 	case err != nil:
 		return taken, false, fmt.Errorf("gather from %d shards: %w", len(shards), err)
@@ -214,7 +214,7 @@ func (a *asking) collect(ctx context.Context, seen *shortage, shards []*table.Bu
 // hopeless reports whether more is asked for than all shards can ever hold.
 func hopeless(b *table.Bucket, have []quota.Shortage) bool {
 	return slices.ContainsFunc(have, func(s quota.Shortage) bool {
-		return s.Short() && b.Limit(s.Limit).Gathers() && !b.Together(s.Limit, s.Requested)
+		return s.Short() && b.Limit(s.Limit).IsPooled() && !b.Together(s.Limit, s.Requested)
 	})
 }
 
@@ -265,17 +265,17 @@ func (a *asking) openAll(ctx context.Context, b *table.Bucket) error {
 			return err
 		}
 	}
-	a.tell(ctx, open(b, a.millis()), b.Count)
+	a.tell(ctx, open(b, a.millis()), b.ShardCount)
 	return nil
 }
 
 // open are the session windows of a bucket that are live.
-func open(b *table.Bucket, now int64) []table.Opened {
-	var windows []table.Opened
+func open(b *table.Bucket, now int64) []table.OpenedWindow {
+	var windows []table.OpenedWindow
 	for i := range b.Limits {
 		w := b.Limits[i].Window
 		if w.Start != nil && now < *w.Start+w.Length {
-			windows = append(windows, table.Opened{Limit: b.Limits[i].Name, Start: *w.Start, Length: w.Length})
+			windows = append(windows, table.OpenedWindow{Limit: b.Limits[i].Name, Start: *w.Start, Length: w.Length})
 		}
 	}
 	return windows
@@ -294,11 +294,11 @@ func (a *asking) createAll(ctx context.Context, missing []int) error {
 }
 
 // useAll writes the pieces of a use, and keeps what each shard gave.
-func (a *asking) useAll(ctx context.Context, shards []*table.Bucket, pieces []quota.Piece) (table.Taken, error) {
-	var uses []table.Using
+func (a *asking) useAll(ctx context.Context, shards []*table.Bucket, pieces []quota.Piece) (table.WriteResult, error) {
+	var uses []table.PlannedUse
 	for _, piece := range pieces {
 		at := slices.IndexFunc(shards, func(b *table.Bucket) bool { return &b.Bucket == piece.Bucket })
-		uses = append(uses, table.Using{Bucket: shards[at], Use: piece.Use, Expires: expiry(piece.Bucket, a.millis())})
+		uses = append(uses, table.PlannedUse{Bucket: shards[at], Use: piece.Use, Expires: expiry(piece.Bucket, a.millis())})
 	}
 	if len(uses) == 1 {
 		only := uses[0]
@@ -310,11 +310,11 @@ func (a *asking) useAll(ctx context.Context, shards []*table.Bucket, pieces []qu
 	}
 	applied, err := a.table.UseAll(ctx, uses)
 	if !applied || err != nil {
-		return table.Taken{}, err
+		return table.WriteResult{}, err
 	}
 	for i, using := range uses {
 		item := using.After()
 		a.gathered = append(a.gathered, &part{key: using.Bucket.Key, item: item, latest: item, demand: pieces[i].Demand})
 	}
-	return table.Taken{Applied: true, Item: a.gathered[0].item}, nil
+	return table.WriteResult{Applied: true, Item: a.gathered[0].item}, nil
 }

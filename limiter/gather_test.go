@@ -18,13 +18,13 @@ import (
 )
 
 // onShard draws a shard, as far as there is one.
-func onShard(shard int) Option { return Repeatable(func(n int) int { return shard % n }) }
+func onShard(shard int) Option { return Deterministic(func(n int) int { return shard % n }) }
 
 // gatheredCalls is a limiter that draws shard 0, of four shards with 170, 180, 250
 // and 230 of a quota of 1,000.
 func (w *world) gatheredCalls(more ...Limit) *Limiter {
 	w.Helper()
-	limits := append(more, divided(Quota("calls", 1000, "0 0 * * *"), quota.Gathered))
+	limits := append(more, divided(Quota("calls", 1000, "0 0 * * *"), quota.Pooled))
 	l := w.limiter(Limits("", limits...), onShard(0))
 	w.split(l, 4, Amounts{"calls": 0})
 	for shard := range 4 {
@@ -37,7 +37,7 @@ func (w *world) gatheredCalls(more ...Limit) *Limiter {
 // than without, and nothing is asked of shards that owe all that others have.
 func TestDebtsAreGatheredToo(t *testing.T) {
 	everywhere(t, func(w *world) {
-		for _, division := range []quota.Division{quota.Divided, quota.Gathered} {
+		for _, division := range []quota.Division{quota.Divided, quota.Pooled} {
 			entity := acme + division.String()
 			l := w.limiter(Limits("", divided(Quota("tokens", 1000, "0 0 * * *"), division), PerSecond("rps", 50)))
 			w.admit(l, entity, Amounts{"tokens": 0, "rps": 0})
@@ -155,7 +155,7 @@ func TestAMissingShardBesideOneThatCannotBeRead(t *testing.T) {
 // that was not told of it is told before its tokens are called missing.
 func TestWindowsOfWhatIsGathered(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", divided(Session("s", 1000, 5*time.Hour), quota.Gathered)), onShard(0))
+		l := w.limiter(Limits("", divided(Session("s", 1000, 5*time.Hour), quota.Pooled)), onShard(0))
 		w.split(l, 4, Amounts{"s": 10})
 		for shard := range 4 {
 			other := w.limiter(onShard(shard))
@@ -264,8 +264,8 @@ func TestGivenBackWhileShardsAreRead(t *testing.T) {
 // What shards had by other terms says nothing of what they have by these: the
 // answer is that of a program that remembers nothing.
 func TestTermsThatChangeWithinASecond(t *testing.T) {
-	daily := divided(Quota("calls", 1000, "0 0 * * *"), quota.Gathered)
-	hourly := divided(PerHour("calls", 1000), quota.Gathered)
+	daily := divided(Quota("calls", 1000, "0 0 * * *"), quota.Pooled)
+	hourly := divided(PerHour("calls", 1000), quota.Pooled)
 	doubled := daily
 	doubled.Schedule = []quota.Entry{{Cron: "* 0 * * *", Scale: 2000}}
 	inBerlin := daily
@@ -276,7 +276,7 @@ func TestTermsThatChangeWithinASecond(t *testing.T) {
 	from13.Schedule = []quota.Entry{{Cron: "* 13 * * *", Scale: 2000}}
 	from12 := from13 // UTC
 	from12.Zone = "Europe/Berlin"
-	others := divided(PerDay("others", 1000), quota.Gathered)
+	others := divided(PerDay("others", 1000), quota.Pooled)
 	for _, c := range []struct {
 		name     string
 		from, to Limit
@@ -284,14 +284,14 @@ func TestTermsThatChangeWithinASecond(t *testing.T) {
 		was, is  string
 	}{
 		{"the same", daily, daily, 300, "0 of 300, again in 11h59m59s", "0 of 300, again in 11h59m58.99s"},
-		{"the calendar", daily, divided(Quota("calls", 1000, "0 * * * *"), quota.Gathered), 300, "0 of 300, again in 11h59m59s", "0 of 300, again in 59m58.99s"},
+		{"the calendar", daily, divided(Quota("calls", 1000, "0 * * * *"), quota.Pooled), 300, "0 of 300, again in 11h59m59s", "0 of 300, again in 59m58.99s"},
 		{"its zone", daily, inBerlin, 300, "0 of 300, again in 11h59m59s", "0 of 300, again in 10h59m58.99s"},
-		{"the capacity", daily, divided(Quota("calls", 2000, "0 0 * * *"), quota.Gathered), 1200, "0 of 1200, never", "0 of 1200, again in 11h59m58.99s"},
+		{"the capacity", daily, divided(Quota("calls", 2000, "0 0 * * *"), quota.Pooled), 1200, "0 of 1200, never", "0 of 1200, again in 11h59m58.99s"},
 		{"a schedule", daily, doubled, 1500, "0 of 1500, never", "0 of 1500, again in 11h59m58.99s"},
 		{"what it says", more, doubled, 1500, "0 of 1500, never", "0 of 1500, again in 11h59m58.99s"},
 		{"its zone", from13, from12, 300, "0 of 300, again in 17m59.994s", "0 of 300, again in 8m59.991s"},
-		{"the refill", hourly, divided(PerMinute("calls", 1000), quota.Gathered), 300, "0 of 300, again in 17m59.994s", "0 of 300, again in 18s"},
-		{"the window", divided(Session("calls", 1000, 5*time.Hour), quota.Gathered), divided(Session("calls", 1000, time.Hour), quota.Gathered), 300, "0 of 300, again in 4h59m59.001s", "0 of 300, again in 59m58.991s"},
+		{"the refill", hourly, divided(PerMinute("calls", 1000), quota.Pooled), 300, "0 of 300, again in 17m59.994s", "0 of 300, again in 18s"},
+		{"the window", divided(Session("calls", 1000, 5*time.Hour), quota.Pooled), divided(Session("calls", 1000, time.Hour), quota.Pooled), 300, "0 of 300, again in 4h59m59.001s", "0 of 300, again in 59m58.991s"},
 	} {
 		w := newWorld(t)
 		operator := w.other()
@@ -315,7 +315,7 @@ func TestTermsThatChangeWithinASecond(t *testing.T) {
 // of one of them, which parts of it do not.
 func TestADivisionThatChangesWithinASecond(t *testing.T) {
 	w := newWorld(t)
-	operator, others := w.other(), divided(PerDay("others", 1000), quota.Gathered)
+	operator, others := w.other(), divided(PerDay("others", 1000), quota.Pooled)
 	w.noError(operator.SetLimits(w.Context(), ForResource(model), divided(PerHour("calls", 1000), quota.Replicated), others))
 	l := w.limiter(onShard(0))
 	w.split(l, 4, Amounts{"calls": 0})
@@ -327,7 +327,7 @@ func TestADivisionThatChangesWithinASecond(t *testing.T) {
 	w.noError(err)
 	ask := Amounts{"calls": 900, "others": 1001}
 	eq(w, "alone", showStatus(w.reject(l, acme, ask).Of("calls")), "-200 of 900, again in 4h23m59.994s")
-	w.noError(operator.SetLimits(w.Context(), ForResource(model), divided(PerHour("calls", 1000), quota.Gathered), others))
+	w.noError(operator.SetLimits(w.Context(), ForResource(model), divided(PerHour("calls", 1000), quota.Pooled), others))
 	eq(w, "together", showStatus(w.reject(l, acme, ask).Of("calls")), "-200 of 900, again in 1h23m59.994s")
 }
 
@@ -335,7 +335,7 @@ func TestADivisionThatChangesWithinASecond(t *testing.T) {
 func (w *world) empty(shard int) {
 	w.Helper()
 	_, err := w.Client.Amend(w.Context(), group(acme).At(shard).PK(), table.StateSK, table.Amendment{Set: table.Item{
-		"b_calls_tk": table.N("0"), table.AttrRefilled: table.N(fmt.Sprint(w.now.UnixMilli())),
+		"b_calls_tk": table.N("0"), table.AttrRefilledAt: table.N(fmt.Sprint(w.now.UnixMilli())),
 	}})
 	w.noError(err)
 }
@@ -359,21 +359,21 @@ func TestShortWhereTheClockStepsBack(t *testing.T) {
 // Who is rejected again and again is rejected by the same answer: the shards are
 // not planned with each time. Each that is drawn has an answer of its own.
 func TestARejectionIsWorkedOutOnce(t *testing.T) {
-	scheduled := divided(Quota("calls", 10_000, "0 0 1 * *"), quota.Gathered)
+	scheduled := divided(Quota("calls", 10_000, "0 0 1 * *"), quota.Pooled)
 	scheduled.Schedule = []quota.Entry{{Cron: "*/2 * * * *", Scale: 500}}
 	for name, c := range map[string]struct {
 		limit Limit
 		ask   int64
 	}{
-		"again":           {divided(Quota("calls", 10_000, "0 0 1 * *"), quota.Gathered), 500},
-		"never":           {divided(Quota("calls", 10_000, "0 0 1 * *"), quota.Gathered), 20_000},
+		"again":           {divided(Quota("calls", 10_000, "0 0 1 * *"), quota.Pooled), 500},
+		"never":           {divided(Quota("calls", 10_000, "0 0 1 * *"), quota.Pooled), 20_000},
 		"with a schedule": {scheduled, 500},
-		"drips":           {divided(PerDay("calls", 10_000), quota.Gathered), 500},
+		"drips":           {divided(PerDay("calls", 10_000), quota.Pooled), 500},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			drawn := 0
-			l := w.limiter(Limits("", c.limit, PerMinute("rpm", 1_000)), Repeatable(func(n int) int { drawn++; return drawn % min(n, 32) }))
+			l := w.limiter(Limits("", c.limit, PerMinute("rpm", 1_000)), Deterministic(func(n int) int { drawn++; return drawn % min(n, 32) }))
 			w.split(l, 32, Amounts{"calls": 0})
 			for range 3 * 32 {
 				w.admit(l, acme, Amounts{"calls": 0})
@@ -401,7 +401,7 @@ func TestARejectionIsWorkedOutOnce(t *testing.T) {
 // once what is short has dripped.
 func TestAnAnswerIsOfOneDemand(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", divided(PerSecond("calls", 1000), quota.Gathered)), onShard(0))
+		l := w.limiter(Limits("", divided(PerSecond("calls", 1000), quota.Pooled)), onShard(0))
 		w.split(l, 4, Amounts{"calls": 0})
 		for shard := range 4 {
 			w.amendShard(acme, shard)
@@ -450,7 +450,7 @@ func TestAnAnswerIsOfWhatWasSeen(t *testing.T) {
 // what he asked for.
 func TestManyAreRejectedAtOnce(t *testing.T) {
 	w := newWorld(t)
-	l := w.limiter(Limits("", divided(Quota("calls", 1000, "0 0 * * *"), quota.Gathered)))
+	l := w.limiter(Limits("", divided(Quota("calls", 1000, "0 0 * * *"), quota.Pooled)))
 	w.split(l, 4, Amounts{"calls": 0})
 	lease := w.admit(l, acme, Amounts{"calls": 1000})
 	var programs sync.WaitGroup

@@ -80,7 +80,7 @@ func (h holding) dressed(item table.Item, now time.Time) (table.Item, error) {
 	} else if err := h.keepOthers(next, item); err != nil {
 		return nil, err
 	}
-	next[table.AttrValid] = whole(0)
+	next[table.AttrValidUntil] = whole(0)
 	if h.own {
 		delete(next, table.AttrTTL)
 	} else if next[table.AttrTTL] == nil {
@@ -112,7 +112,7 @@ func (h holding) dressed(item table.Item, now time.Time) (table.Item, error) {
 // keepStamp leaves a stamp that holds as it was: two operators at once would
 // otherwise put each other's aside for ever.
 func keepStamp(next, item table.Item, name string, now time.Time) {
-	if until, ok := item.Whole(name); ok && next[name] != nil && until > now.UnixMilli() {
+	if until, ok := item.Int(name); ok && next[name] != nil && until > now.UnixMilli() {
 		next[name] = item[name]
 	}
 }
@@ -125,9 +125,9 @@ func grant(b *table.Bucket, names []string, now int64) error {
 		if err != nil {
 			return err
 		}
-		b.Item[table.Attr(name, table.FieldBalance)] = whole(quota.Share(params.Capacity, b.Count))
+		b.Item[table.Attr(name, table.FieldBalance)] = whole(quota.Share(params.Capacity, b.ShardCount))
 		if l.IsQuota() {
-			b.Item[table.Attr(name, table.FieldGrant)] = whole(int64(b.Count))
+			b.Item[table.Attr(name, table.FieldGrant)] = whole(int64(b.ShardCount))
 		}
 	}
 	return nil
@@ -142,7 +142,7 @@ func (h holding) regrant(b *table.Bucket, item table.Item, now int64) error {
 	}
 	for _, l := range h.limits {
 		if b.Regrants(l.Name, &before.Bucket, now) {
-			b.Item[table.Attr(l.Name, table.FieldGrant)] = whole(int64(b.Count))
+			b.Item[table.Attr(l.Name, table.FieldGrant)] = whole(int64(b.ShardCount))
 			delete(b.Item, table.Attr(l.Name, table.FieldTopUp))
 		}
 	}
@@ -242,12 +242,12 @@ func (h holding) strip(item table.Item) {
 func changed(from, to table.Item) table.Amendment {
 	a := table.Amendment{Set: table.Item{}}
 	expect := func(name string) {
-		if name != table.AttrValid && name != table.AttrShardCount {
-			a.Expect = append(a.Expect, table.Term{Name: name, Value: from[name]})
+		if name != table.AttrValidUntil && name != table.AttrShardCount {
+			a.Expect = append(a.Expect, table.NamedValue{Name: name, Value: from[name]})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(to)) {
-		if !equal(from[name], to[name]) || name == table.AttrValid && equal(to[name], whole(0)) {
+		if !equal(from[name], to[name]) || name == table.AttrValidUntil && equal(to[name], whole(0)) {
 			a.Set[name] = to[name]
 			expect(name)
 		}
@@ -259,7 +259,7 @@ func changed(from, to table.Item) table.Amendment {
 		}
 	}
 	if count := from[table.AttrShardCount]; count != nil {
-		a.Expect = append(a.Expect, table.Term{Name: table.AttrShardCount, Value: count})
+		a.Expect = append(a.Expect, table.NamedValue{Name: table.AttrShardCount, Value: count})
 	}
 	return a
 }
@@ -295,7 +295,7 @@ func repaid(b *quota.Bucket) int64 {
 		if l.Kind() == quota.Dripping && l.Balance < 0 {
 			owed := l.Base
 			owed.Capacity = -l.Balance
-			longest = max(longest, slowest(l, owed)*int64(max(1, b.Count)))
+			longest = max(longest, slowest(l, owed)*int64(max(1, b.ShardCount)))
 		}
 	}
 	return longest

@@ -57,7 +57,7 @@ func (l *Lease) Left() Amounts {
 	}
 	for _, p := range l.sides[0] {
 		for name := range p.demand {
-			if balance, ok := p.latest.Whole(table.Attr(name, table.FieldBalance)); ok {
+			if balance, ok := p.latest.Int(table.Attr(name, table.FieldBalance)); ok {
 				left[name] += balance
 			}
 		}
@@ -270,12 +270,12 @@ func (p *part) settlement(used quota.Demand, now int64) (settlement, error) {
 // write settles what one bucket gave.
 func (l *Limiter) write(ctx context.Context, s settlement) error {
 	b := s.last
-	for attempt := range attempts {
-		corrections := s.corrections(b, attempt == attempts-1)
+	for attempt := range maxAttempts {
+		corrections := s.corrections(b, attempt == maxAttempts-1)
 		if err := sound(b, corrections); err != nil {
 			return err
 		}
-		settled, err := l.table.Settle(ctx, b, corrections)
+		settled, err := l.table.Reconcile(ctx, b, corrections)
 		if err != nil {
 			if errors.Is(err, table.ErrRetry) && !errors.Is(err, table.ErrThrottled) {
 				s.settled(givenBack(s.used), s.latest)
@@ -302,19 +302,19 @@ func (l *Limiter) write(ctx context.Context, s settlement) error {
 // forgiven. What was settled is settled; where this fails the next use that
 // passes the bucket does it.
 func (l *Limiter) outlive(ctx context.Context, item table.Item, now int64) {
-	expires, ok := item.Whole(table.AttrTTL)
+	expires, ok := item.Int(table.AttrTTL)
 	b, err := table.DecodeBucket(item)
 	if !ok || err != nil || repaid(&b.Bucket) == 0 || expiry(&b.Bucket, now) <= expires {
 		return
 	}
 	_, _ = l.table.Amend(ctx, b.Key.PK(), table.StateSK, table.Amendment{
 		Set:    table.Item{table.AttrTTL: whole(expiry(&b.Bucket, now))},
-		Expect: []table.Term{{Name: table.AttrTTL, Value: item[table.AttrTTL]}},
+		Expect: []table.NamedValue{{Name: table.AttrTTL, Value: item[table.AttrTTL]}},
 	})
 }
 
 // sound refuses what would leave a bucket that nobody can read.
-func sound(b *table.Bucket, corrections []quota.Correction) error {
+func sound(b *table.Bucket, corrections []quota.Adjustment) error {
 	for _, c := range corrections {
 		l := b.Limit(c.Limit)
 		for _, sum := range []int64{l.Balance + c.Balance, l.Consumed + c.Consumed} { // of two amounts, which fits
@@ -336,8 +336,8 @@ func givenBack(used quota.Demand) quota.Demand {
 
 // corrections are those of the bucket as it is. The last attempt lifts nothing,
 // and so cannot be refused.
-func (s settlement) corrections(b *table.Bucket, last bool) []quota.Correction {
-	corrections := quota.Settle(&b.Bucket, &s.taken.Bucket, s.used, s.now)
+func (s settlement) corrections(b *table.Bucket, last bool) []quota.Adjustment {
+	corrections := quota.Reconcile(&b.Bucket, &s.taken.Bucket, s.used, s.now)
 	for i := range corrections {
 		c := &corrections[i]
 		if c.Limit == quota.WriteMeter {

@@ -217,7 +217,7 @@ func TestADebtIsNotForgottenWithItsBucket(t *testing.T) {
 	l := w.limiter(Limits("", PerMinute("tpm", 1000)))
 	lease := w.admit(l, acme, Amounts{"tpm": 1})
 	expires := func() int64 {
-		at, _ := w.bucket(acme, 0).Item.Whole(table.AttrTTL)
+		at, _ := w.bucket(acme, 0).Item.Int(table.AttrTTL)
 		return at - noon.Unix()
 	}
 	eq(w, "expires", expires(), 7*60+1)

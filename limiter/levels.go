@@ -104,7 +104,7 @@ func (l *Limiter) listed(ctx context.Context) ([]Level, error) {
 		}
 	}
 	for _, resource := range slices.Sorted(maps.Keys(registries[1])) {
-		if _, counted := registries[1].Whole(resource); !counted {
+		if _, counted := registries[1].Int(resource); !counted {
 			continue
 		}
 		keys, err := l.table.FindLevels(ctx, l.namespace, resource)
@@ -281,14 +281,14 @@ func (l *Limiter) restated(read Stored, rules Rules) table.Item {
 // finish takes the mark off a level's item that all buckets have, or the item away
 // that says nothing any more. One that someone has changed again is left to him.
 func (l *Limiter) finish(ctx context.Context, level Level, stored table.Item) error {
-	key, pending := level.key(l.namespace), table.Term{Name: attrPending, Value: stored[attrPending]}
+	key, pending := level.key(l.namespace), table.NamedValue{Name: attrPending, Value: stored[attrPending]}
 	if !says(stored) {
-		version := table.Term{Name: attrConfigVersion, Value: stored[attrConfigVersion]}
+		version := table.NamedValue{Name: attrConfigVersion, Value: stored[attrConfigVersion]}
 		if done, err := l.leave(ctx, level, pending, version); done || err != nil {
 			return err
 		}
 	}
-	_, err := l.table.Amend(ctx, key.PK, key.SK, table.Amendment{Remove: []string{attrPending}, Expect: []table.Term{pending}})
+	_, err := l.table.Amend(ctx, key.PK, key.SK, table.Amendment{Remove: []string{attrPending}, Expect: []table.NamedValue{pending}})
 	return err
 }
 

@@ -35,7 +35,7 @@ func once(do *func()) {
 	}
 }
 
-func (b *between) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (table.Taken, error) {
+func (b *between) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (table.WriteResult, error) {
 	if sk == "#RESOURCES" {
 		once(&b.register)
 	} else {
@@ -49,7 +49,7 @@ func (b *between) Insert(ctx context.Context, item table.Item) (bool, error) {
 	return b.Client.Insert(ctx, item)
 }
 
-func (b *between) Remove(ctx context.Context, pk, sk string, expect ...table.Term) (bool, error) {
+func (b *between) Remove(ctx context.Context, pk, sk string, expect ...table.NamedValue) (bool, error) {
 	once(&b.remove)
 	return b.Client.Remove(ctx, pk, sk, expect...)
 }

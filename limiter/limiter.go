@@ -88,18 +88,18 @@ func Limits(resource string, limits ...Limit) Option {
 // fails where that is not possible; by NamespaceID it need not.
 func OnUnavailable(answer Unreachable) Option { return func(s *settings) { s.unreachable = answer } }
 
-// Draws is how many different shards a use asks at most before it is rejected; 1
+// ShardAttempts is how many different shards a use asks at most before it is rejected; 1
 // unless told. Each costs a write unit, and an entity whose last tokens are on
 // few of its shards is rejected less early.
-func Draws(n int) Option { return func(s *settings) { s.draws = n } }
+func ShardAttempts(n int) Option { return func(s *settings) { s.draws = n } }
 
 // Clock has the Limiter ask for the time there instead of the system.
 func Clock(now func() time.Time) Option { return func(s *settings) { s.now = now } }
 
-// Repeatable has a Limiter do the same wherever it is told the same: it draws
+// Deterministic has a Limiter do the same wherever it is told the same: it draws
 // shards by what pick returns, a number from 0 to n-1, and makes one request at a
 // time. It is for tests and simulations.
-func Repeatable(pick func(n int) int) Option {
+func Deterministic(pick func(n int) int) Option {
 	return func(s *settings) { s.pickOf, s.atOnce = pick, 1 }
 }
 

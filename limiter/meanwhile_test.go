@@ -37,7 +37,7 @@ func (w *world) other(options ...Option) *Limiter {
 
 // last draws the last shard of those it may, and notes how many they are.
 func last(counts *[]int) Option {
-	return Repeatable(func(n int) int {
+	return Deterministic(func(n int) int {
 		*counts = append(*counts, n)
 		return n - 1
 	})
@@ -63,7 +63,7 @@ func TestADoublingIsRememberedByWhoMadeIt(t *testing.T) {
 // shard 0 is made with.
 func TestShardsThatLagAreRaisedBeforeShardZeroIsMade(t *testing.T) {
 	w := newWorld(t)
-	options := []Option{Limits("", calls(100)), Draws(32)}
+	options := []Option{Limits("", calls(100)), ShardAttempts(32)}
 	l := w.limiter(options...)
 	w.admit(l, acme, Amounts{"calls": 0})
 	w.double(acme)
@@ -74,7 +74,7 @@ func TestShardsThatLagAreRaisedBeforeShardZeroIsMade(t *testing.T) {
 	w.remove(acme, 0)
 	w.now = noon.Add(24 * time.Hour)
 	eq(w, "used of the next day", w.drain(w.limiter(options...), "calls"), 100)
-	eq(w, "shards of shard 2", w.bucket(acme, 2).Count, 4)
+	eq(w, "shards of shard 2", w.bucket(acme, 2).ShardCount, 4)
 }
 
 // unsettled is a table whose settlements fail before or after they are made.
@@ -84,14 +84,14 @@ type unsettled struct {
 	err    error
 }
 
-func (u *unsettled) Settle(ctx context.Context, b *table.Bucket, corrections []quota.Correction) (table.Taken, error) {
+func (u *unsettled) Reconcile(ctx context.Context, b *table.Bucket, corrections []quota.Adjustment) (table.WriteResult, error) {
 	if u.err == nil {
-		return u.Client.Settle(ctx, b, corrections)
+		return u.Client.Reconcile(ctx, b, corrections)
 	}
 	if u.landed {
-		_, _ = u.Client.Settle(ctx, b, corrections)
+		_, _ = u.Client.Reconcile(ctx, b, corrections)
 	}
-	return table.Taken{}, u.err
+	return table.WriteResult{}, u.err
 }
 
 // What may have been given back is not given back again: those would be the
@@ -147,7 +147,7 @@ func TestAChangeIsAlwaysLookedAt(t *testing.T) {
 	w.meanwhile(2, "amend", func() { w.admit(w.other(), acme, Amounts{"calls": 50}) })
 	w.noError(l.SetLimits(t.Context(), ForResource(model), calls(300)))
 	w.fail = nil
-	eq(w, "valid until", *w.bucket(acme, 0).Valid, 0)
+	eq(w, "valid until", *w.bucket(acme, 0).ValidUntil, 0)
 	w.reject(l, acme, Amounts{"calls": 301})
 }
 
@@ -216,6 +216,6 @@ func TestAShardIsMadeWhileTheCountDoubles(t *testing.T) {
 		return nil
 	}
 	w.admit(l, acme, Amounts{"calls": 1})
-	eq(w, "shards", w.bucket(acme, 1).Count, 32)
+	eq(w, "shards", w.bucket(acme, 1).ShardCount, 32)
 	w.holds(acme, 1, "calls", "2", "1")
 }

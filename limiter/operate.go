@@ -118,7 +118,7 @@ func (l *Limiter) store(ctx context.Context, level Level, change func(table.Item
 // An item that says nothing any more goes.
 func (l *Limiter) rewrite(ctx context.Context, level Level, change func(table.Item)) error {
 	key := level.key(l.namespace)
-	for range attempts {
+	for range maxAttempts {
 		items, err := l.table.Items(ctx, []table.ItemKey{key})
 		if err != nil {
 			return err
@@ -138,7 +138,7 @@ func (l *Limiter) rewrite(ctx context.Context, level Level, change func(table.It
 			to[attrConfigVersion] = nextVersion(from)
 			done, err = l.put(ctx, from, to)
 		default:
-			done, err = l.leave(ctx, level, table.Term{Name: attrConfigVersion, Value: from[attrConfigVersion]})
+			done, err = l.leave(ctx, level, table.NamedValue{Name: attrConfigVersion, Value: from[attrConfigVersion]})
 		}
 		if done || err != nil {
 			return err
@@ -150,7 +150,7 @@ func (l *Limiter) rewrite(ctx context.Context, level Level, change func(table.It
 // nextVersion makes one of two writes of an item at once fail, whatever they
 // change.
 func nextVersion(item table.Item) types.AttributeValue {
-	last, _ := item.Whole(attrConfigVersion)
+	last, _ := item.Int(attrConfigVersion)
 	return whole(last + 1)
 }
 
@@ -170,7 +170,7 @@ func (l *Limiter) enter(ctx context.Context, level Level, item table.Item) (done
 }
 
 // leave takes the item of a level away, if what is expected of it is so.
-func (l *Limiter) leave(ctx context.Context, level Level, expect ...table.Term) (done bool, err error) {
+func (l *Limiter) leave(ctx context.Context, level Level, expect ...table.NamedValue) (done bool, err error) {
 	key := level.key(l.namespace)
 	if done, err = l.table.Remove(ctx, key.PK, key.SK, expect...); !done || err != nil {
 		return false, err
@@ -238,7 +238,7 @@ func (l *Limiter) register(ctx context.Context, level Level, came bool) error {
 		sk, change = entityResourcesSK, func(item table.Item) { count(item, level.resource, came) }
 	}
 	key := table.ItemKey{PK: systemPK(l.namespace), SK: sk}
-	for range attempts {
+	for range maxAttempts {
 		items, err := l.table.Items(ctx, []table.ItemKey{key})
 		if err != nil {
 			return err
@@ -280,7 +280,7 @@ func list(item table.Item, name string, on bool) {
 
 // count counts one more of a name, or one less.
 func count(item table.Item, name string, more bool) {
-	n, _ := item.Whole(name)
+	n, _ := item.Int(name)
 	if n--; more {
 		n += 2
 	}

@@ -76,7 +76,7 @@ func TestTheFirstLevelDecides(t *testing.T) {
 // again.
 func TestAChangeReachesLiveBuckets(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Draws(32))
+		l := w.limiter(ShardAttempts(32))
 		w.noError(l.SetLimits(w.Context(), ForResource(model), PerMinute("rpm", 100), Quota("calls", 1000, "0 0 * * *")))
 		w.admit(l, acme, Amounts{"rpm": 10, "calls": 10})
 		w.double(acme)
@@ -87,7 +87,7 @@ func TestAChangeReachesLiveBuckets(t *testing.T) {
 		w.noError(l.SetLimits(w.Context(), ForResource(model), PerMinute("rpm", 20), Quota("images", 7, "0 0 * * *")))
 		for shard := range 2 {
 			b := w.bucket(acme, shard)
-			eq(w, "valid until", *b.Valid, 0)
+			eq(w, "valid until", *b.ValidUntil, 0)
 			eq(w, "calls", b.Limit("calls") == nil, true)
 			eq(w, "images", table.Tokens(b.Limit("images").Balance), "3.5")
 			eq(w, "granted", *b.Limit("images").Grant, 2)
@@ -230,7 +230,7 @@ func TestANewVersionBringsItsLimits(t *testing.T) {
 	w.admit(old, acme, Amounts{"rpm": 1})
 	w.double(acme)
 	w.admit(old, acme, Amounts{"rpm": 0})
-	next := w.limiter(Limits("", PerMinute("rpm", 50), Quota("calls", 100, "0 0 * * *")), Repeatable(func(int) int { return 0 }))
+	next := w.limiter(Limits("", PerMinute("rpm", 50), Quota("calls", 100, "0 0 * * *")), Deterministic(func(int) int { return 0 }))
 	w.admit(next, acme, Amounts{"rpm": 1}) // by the old ones, and then
 	eq(w, "capacity", w.bucket(acme, 0).Limit("rpm").Base.Capacity, 50_000)
 	w.admit(next, acme, Amounts{"rpm": 1, "calls": 1})

@@ -13,7 +13,7 @@ import (
 // gathered is a lease on 600 of 830 calls: 250 off shard 2, 230 off 3, 120 off 1.
 func (w *world) gathered() *Lease {
 	w.Helper()
-	l := w.limiter(Limits("", divided(Quota("calls", 1000, "0 0 * * *"), quota.Gathered), PerMinute("rpm", 60)), Repeatable(func(int) int { return 0 }))
+	l := w.limiter(Limits("", divided(Quota("calls", 1000, "0 0 * * *"), quota.Pooled), PerMinute("rpm", 60)), Deterministic(func(int) int { return 0 }))
 	w.split(l, 4, Amounts{"calls": 0})
 	for shard := range 4 {
 		w.amendShard(acme, shard)
@@ -129,10 +129,10 @@ func TestASettlementThatTheParentRefuses(t *testing.T) {
 // A shard 0 that is made anew beside others begins with its share of what drips;
 // of what is replicated with nothing, since nobody can give it half.
 func TestADrippingShardZeroIsMadeAnew(t *testing.T) {
-	for division, want := range map[quota.Division]string{quota.Divided: "500", quota.Gathered: "500", quota.Replicated: "0"} {
+	for division, want := range map[quota.Division]string{quota.Divided: "500", quota.Pooled: "500", quota.Replicated: "0"} {
 		everywhere(t, func(w *world) {
 			limits := Limits("", divided(PerHour("tpm", 1000), division))
-			zero, last := Repeatable(func(int) int { return 0 }), Repeatable(func(of int) int { return of - 1 })
+			zero, last := Deterministic(func(int) int { return 0 }), Deterministic(func(of int) int { return of - 1 })
 			l := w.limiter(limits, last)
 			w.admit(l, acme, Amounts{"tpm": 0})
 			w.double(acme)
@@ -142,7 +142,7 @@ func TestADrippingShardZeroIsMadeAnew(t *testing.T) {
 			w.remove(acme, 0)
 			w.admit(w.limiter(limits, zero), acme, Amounts{"tpm": 0})
 			w.holds(acme, 0, "tpm", want, "0")
-			eq(w, "count", w.bucket(acme, 0).Count, 2)
+			eq(w, "count", w.bucket(acme, 0).ShardCount, 2)
 		})
 	}
 }

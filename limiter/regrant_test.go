@@ -31,7 +31,7 @@ func (w *world) put(shard int, more ...attrs) {
 func (w *world) takeAll(count int, amount int64) (admitted int64) {
 	w.Helper()
 	for shard := range count {
-		l := w.limiter(Repeatable(func(of int) int { return shard % of }))
+		l := w.limiter(Deterministic(func(of int) int { return shard % of }))
 		_, _ = l.Acquire(w.Context(), acme, model, Amounts{"q": amount * 1000}) // too much, and learns of the count
 		for {
 			_, err := l.Acquire(w.Context(), acme, model, Amounts{"q": amount})
@@ -54,7 +54,7 @@ func (w *world) grants(count int) string {
 		b, err := w.Client.Read(w.Context(), group(acme).At(shard))
 		w.noError(err)
 		if b != nil {
-			grants = append(grants, fmt.Sprint(b.Limit("q").GrantCount(b.Count, b.Limit("q").Base.Capacity)))
+			grants = append(grants, fmt.Sprint(b.Limit("q").GrantCount(b.ShardCount, b.Limit("q").Base.Capacity)))
 		}
 	}
 	return strings.Join(grants, " ")
@@ -69,7 +69,7 @@ var (
 // have their part each, whatever they held and were granted before.
 func TestADrippingLimitBecomesAQuota(t *testing.T) {
 	const count = 32
-	for _, to := range []Limit{monthly, divided(monthly, quota.Gathered), Session("q", 1000, 5*time.Hour)} {
+	for _, to := range []Limit{monthly, divided(monthly, quota.Pooled), Session("q", 1000, 5*time.Hour)} {
 		t.Run(fmt.Sprintf("%v, window %v", to.Division, to.Window), func(t *testing.T) {
 			everywhere(t, func(w *world) {
 				w.put(0, fixture.Count(count), fixture.Drips("q", 1_000_000, 1_000_000), replicating, attrs{"b_q_gc": 1, "b_q_tu": 70_000})
@@ -108,7 +108,7 @@ func TestADrippingLimitBecomesAQuotaThatDoubles(t *testing.T) {
 		}
 		w.noError(w.limiter().SetLimits(w.Context(), ForResource(model), monthly))
 		w.double(acme)
-		four := w.limiter(Repeatable(func(of int) int { return of / 2 }))
+		four := w.limiter(Deterministic(func(of int) int { return of / 2 }))
 		for range 2 { // learns of the count, and makes shard 4
 			_, _ = four.Acquire(w.Context(), acme, model, Amounts{"q": 1001})
 		}

@@ -68,7 +68,7 @@ func (r *Rejection) Error() string {
 	var parts []string
 	for _, s := range r.Limits {
 		switch {
-		case s.Never && s.Division == quota.Gathered:
+		case s.Never && s.Division == quota.Pooled:
 			parts = append(parts, fmt.Sprintf("%s: %d is more than all %d shards can ever hold: %d now", s.Limit, s.Requested, r.Shards, s.Ceiling))
 		case s.Never:
 			parts = append(parts, fmt.Sprintf("%s: %d is more than this shard, of %d, can ever hold: %d now", s.Limit, s.Requested, r.Shards, s.Ceiling))
@@ -114,7 +114,7 @@ func (r *Rejection) Of(limit string) Status {
 
 // ofAll reports whether all shards together have too little of a limit.
 func (r *Rejection) ofAll() bool {
-	return r.Together && slices.ContainsFunc(r.Limits, func(s Status) bool { return s.Short() && s.Division == quota.Gathered })
+	return r.Together && slices.ContainsFunc(r.Limits, func(s Status) bool { return s.Short() && s.Division == quota.Pooled })
 }
 
 // sooner reports whether a rejection promises more than another.
@@ -126,7 +126,7 @@ func (r *Rejection) sooner(than *Rejection) bool {
 
 // rejection renders why a bucket does not admit a use at now.
 func rejection(b *table.Bucket, statuses []quota.Shortage, now int64) *Rejection {
-	r := &Rejection{Resource: b.Key.Resource, Shard: b.Shard, Shards: b.Count}
+	r := &Rejection{Resource: b.Key.Resource, Shard: b.Shard, Shards: b.ShardCount}
 	for _, s := range statuses {
 		status := Status{
 			Limit: s.Limit, Requested: s.Requested / 1000, Available: floor(s.Available), Capacity: floor(s.Capacity), Ceiling: floor(s.Ceiling),
@@ -146,7 +146,7 @@ func rejection(b *table.Bucket, statuses []quota.Shortage, now int64) *Rejection
 
 // division is how a limit of a bucket is divided in fact.
 func division(b *table.Bucket, name string) quota.Division {
-	if l := b.Limit(name); !l.Misdivided() {
+	if l := b.Limit(name); !l.InvalidDivision() {
 		return l.Division
 	}
 	return quota.Divided

@@ -14,7 +14,7 @@ func (a *asking) create(ctx context.Context) error {
 		return a.found(ctx)
 	}
 	changed := 0 // how often donors or terms did
-	for range attempts {
+	for range maxAttempts {
 		outcome, err := a.join(ctx, changed >= 2)
 		if err != nil {
 			return fmt.Errorf("create shard %d: %w", a.key.Shard, err)
@@ -48,7 +48,7 @@ func (a *asking) join(ctx context.Context, empty bool) (table.CreationOutcome, e
 			return 0, sibling.Broken
 		}
 		if sibling.Bucket != nil {
-			now = max(now, sibling.Bucket.Refilled)
+			now = max(now, sibling.Bucket.RefilledAt)
 		}
 	}
 	if zero.Disabled {
@@ -60,7 +60,7 @@ func (a *asking) join(ctx context.Context, empty bool) (table.CreationOutcome, e
 	// The shard joins shard 0's windows, and opens its own where those have ended.
 	template := *zero
 	template.Bucket = *zero.Opened(now)
-	fundings, err := quota.Fund(&template.Bucket, table.Buckets(family), a.key.Shard, zero.Count, now)
+	fundings, err := quota.Fund(&template.Bucket, table.Buckets(family), a.key.Shard, zero.ShardCount, now)
 	if err != nil {
 		return 0, err
 	}
@@ -72,24 +72,24 @@ func (a *asking) join(ctx context.Context, empty bool) (table.CreationOutcome, e
 			}
 		}
 	}
-	shard := table.NewShard(&template, a.key.Shard, zero.Count, now, fundings)
+	shard := table.NewShard(&template, a.key.Shard, zero.ShardCount, now, fundings)
 	if shard.Item[table.AttrTTL] != nil {
 		shard.Item[table.AttrTTL] = whole(expiry(&shard.Bucket, now))
 	}
-	outcome, err := a.table.Create(ctx, table.Creation{Bucket: shard, Moves: quota.Moves(fundings), Terms: zero.Terms()})
+	outcome, err := a.table.Create(ctx, table.Creation{Bucket: shard, Moves: quota.Moves(fundings), ConfigAttrs: zero.ConfigAttrs()})
 	if err == nil && outcome == table.Created {
-		a.tell(ctx, started(zero, shard), zero.Count)
+		a.tell(ctx, started(zero, shard), zero.ShardCount)
 	}
 	return outcome, err
 }
 
 // started are the windows of a shard that are not those of shard 0.
-func started(zero, shard *table.Bucket) []table.Opened {
-	var windows []table.Opened
+func started(zero, shard *table.Bucket) []table.OpenedWindow {
+	var windows []table.OpenedWindow
 	for i := range shard.Limits {
 		is, was := shard.Limits[i].Window, zero.Limits[i].Window
 		if is.Start != nil && (was.Start == nil || *was.Start != *is.Start) {
-			windows = append(windows, table.Opened{Limit: shard.Limits[i].Name, Start: *is.Start, Length: is.Length})
+			windows = append(windows, table.OpenedWindow{Limit: shard.Limits[i].Name, Start: *is.Start, Length: is.Length})
 		}
 	}
 	return windows
@@ -99,14 +99,14 @@ func started(zero, shard *table.Bucket) []table.Opened {
 // lag raised to it (docs/adr/0002). It fails with errNoShard where the asked
 // shard is none of them.
 func (a *asking) family(ctx context.Context) ([]table.Sibling, error) {
-	for range attempts {
+	for range maxAttempts {
 		zero, err := a.table.Read(ctx, a.key.At(0))
 		if err != nil {
 			return nil, err
 		}
 		count := 1
 		if zero != nil {
-			count = zero.Count
+			count = zero.ShardCount
 		}
 		if a.learn(a.key.At(0), count); a.key.Shard >= count {
 			return nil, errNoShard
@@ -118,7 +118,7 @@ func (a *asking) family(ctx context.Context) ([]table.Sibling, error) {
 		if family[0].Broken != nil {
 			return nil, family[0].Broken
 		}
-		if zero = family[0].Bucket; zero != nil && zero.Count == count {
+		if zero = family[0].Bucket; zero != nil && zero.ShardCount == count {
 			return family, nil
 		}
 	}

@@ -40,7 +40,7 @@ func (w *world) sold(limit string) string {
 // no other.
 func TestADrawnShardIsMade(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", Quota("calls", 1001, "0 0 * * *"), PerMinute("rpm", 90)), Draws(32))
+		l := w.limiter(Limits("", Quota("calls", 1001, "0 0 * * *"), PerMinute("rpm", 90)), ShardAttempts(32))
 		w.admit(l, acme, Amounts{"calls": 1})
 		w.double(acme)
 		for w.bucketOrNil(acme, 1) == nil {
@@ -70,7 +70,7 @@ func (w *world) bucketOrNil(entity string, shard int) *table.Bucket {
 func TestADonorThatKeepsChanging(t *testing.T) {
 	w := newWorld(t)
 	quota := Limits("", Quota("calls", 100, "0 0 * * *"))
-	l, other := w.limiter(quota, Repeatable(func(n int) int { return n - 1 })), w.limiter(quota, Repeatable(func(int) int { return 0 }))
+	l, other := w.limiter(quota, Deterministic(func(n int) int { return n - 1 })), w.limiter(quota, Deterministic(func(int) int { return 0 }))
 	w.admit(l, acme, Amounts{"calls": 0})
 	w.double(acme)
 	w.admit(l, acme, Amounts{"calls": 0}) // and learns of it
@@ -115,7 +115,7 @@ func TestExactlyWhatWasSold(t *testing.T) {
 		if _, inMemory := w.Client.(*memory.Client); inMemory {
 			sizes = sizes[1:]
 		}
-		l := w.limiter(Limits("", Quota("calls", sold, "0 0 * * *")), Draws(32))
+		l := w.limiter(Limits("", Quota("calls", sold, "0 0 * * *")), ShardAttempts(32))
 		w.admit(l, acme, Amounts{"calls": 0})
 		var admitted atomic.Int64
 		use := func(ctx context.Context, size int64) error {
@@ -151,7 +151,7 @@ func TestExactlyWhatWasSold(t *testing.T) {
 		eq(w, "admitted", admitted.Load(), sold)
 		eq(w, "admitted afterwards", w.drain(l, "calls"), 0)
 		eq(w, "sold", w.sold("calls"), "10000 used, 0 held, 0 to grant, true")
-		if count := w.bucket(acme, 0).Count; count < 8 {
+		if count := w.bucket(acme, 0).ShardCount; count < 8 {
 			t.Errorf("%d shards: it did not double", count)
 		}
 	})
@@ -166,12 +166,12 @@ func TestAHotShardIsDoubled(t *testing.T) {
 	for range 1000 { // in no time, as the clock stands
 		w.admit(l, acme, Amounts{"calls": 1})
 	}
-	eq(w, "shards", w.bucket(acme, 0).Count, 1)
+	eq(w, "shards", w.bucket(acme, 0).ShardCount, 1)
 	w.since()
 	w.now = noon.Add(100 * time.Millisecond)
 	w.admit(l, acme, Amounts{"calls": 1})
 	w.asks("take sk-live-acme 0", "use sk-live-acme 0", "double sk-live-acme from 1", "raise sk-live-acme to 2")
-	eq(w, "shards", w.bucket(acme, 0).Count, 2)
+	eq(w, "shards", w.bucket(acme, 0).ShardCount, 2)
 }
 
 // Slow steady traffic never doubles anything, though the meter as stored falls.
@@ -182,14 +182,14 @@ func TestSlowTrafficDoublesNothing(t *testing.T) {
 		w.now = w.now.Add(2 * time.Millisecond)
 		w.admit(l, acme, Amounts{"calls": 1})
 	}
-	eq(w, "shards", w.bucket(acme, 0).Count, 1)
+	eq(w, "shards", w.bucket(acme, 0).ShardCount, 1)
 }
 
 // The first use opens a session's window and tells the other shards, which roll
 // into it by themselves.
 func TestASessionIsSharedByItsShards(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", Session("calls", 80, time.Hour)), Draws(32))
+		l := w.limiter(Limits("", Session("calls", 80, time.Hour)), ShardAttempts(32))
 		w.admit(l, acme, Amounts{"calls": 10})
 		w.double(acme)
 		w.admit(l, acme, Amounts{"calls": 0})
@@ -238,7 +238,7 @@ func TestAShardMadeAfterTheWindow(t *testing.T) {
 	}
 	a, b := w.bucket(acme, 0).Limit("calls"), w.bucket(acme, 1).Limit("calls")
 	eq(w, "one window", *a.Window.Start, *b.Window.Start)
-	used := w.drain(w.limiter(Limits("", Session("calls", 80, time.Hour)), Draws(32)), "calls")
+	used := w.drain(w.limiter(Limits("", Session("calls", 80, time.Hour)), ShardAttempts(32)), "calls")
 	used += w.drain(l, "calls")
 	eq(w, "net", a.Consumed+b.Consumed-40_000 <= 80_000, true)
 	if used > 80 {
@@ -249,7 +249,7 @@ func TestAShardMadeAfterTheWindow(t *testing.T) {
 // A client that was away learns of a lower count from shard 0, and draws again.
 func TestAGroupThatWasMadeAnew(t *testing.T) {
 	w := newWorld(t)
-	l := w.limiter(Limits("", Quota("calls", 100, "0 0 * * *")), Draws(32))
+	l := w.limiter(Limits("", Quota("calls", 100, "0 0 * * *")), ShardAttempts(32))
 	w.admit(l, acme, Amounts{"calls": 1})
 	for range 3 {
 		w.double(acme)
@@ -259,14 +259,14 @@ func TestAGroupThatWasMadeAnew(t *testing.T) {
 		w.remove(acme, shard)
 	}
 	eq(w, "used", w.drain(l, "calls"), 100)
-	eq(w, "shards", w.bucket(acme, 0).Count, 1)
+	eq(w, "shards", w.bucket(acme, 0).ShardCount, 1)
 }
 
 // Where shard 0 expired before the others, what they hold is not granted again.
 // What shard 0 held is: nothing is left that tells of it.
 func TestShardsThatOutliveShardZero(t *testing.T) {
 	everywhere(t, func(w *world) {
-		options := []Option{Limits("", Quota("calls", 100, "0 0 * * *")), Draws(32)}
+		options := []Option{Limits("", Quota("calls", 100, "0 0 * * *")), ShardAttempts(32)}
 		l := w.limiter(options...)
 		w.admit(l, acme, Amounts{"calls": 1})
 		w.double(acme)
@@ -276,6 +276,6 @@ func TestShardsThatOutliveShardZero(t *testing.T) {
 		w.remove(acme, 0)
 		again := w.limiter(options...)
 		eq(w, "used", w.drain(again, "calls"), 100)
-		eq(w, "shards", w.bucket(acme, 0).Count, 2)
+		eq(w, "shards", w.bucket(acme, 0).ShardCount, 2)
 	})
 }

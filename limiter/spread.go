@@ -105,7 +105,7 @@ func (e *spreadError) Unwrap() []error {
 // until it finds nothing to change: meanwhile others may have changed what holds,
 // or have made shards by what held before.
 func (l *Limiter) change(ctx context.Context, group table.Group, now time.Time) error {
-	for range attempts {
+	for range maxAttempts {
 		changed, err := l.sweep(ctx, group, now)
 		if !changed {
 			return err
@@ -189,7 +189,7 @@ func (l *Limiter) shards(ctx context.Context, group table.Group, now time.Time) 
 	}
 	count := 0
 	if zero != nil && err == nil {
-		count = zero.Count
+		count = zero.ShardCount
 	} else if count, err = l.findable(ctx, group); count == 0 {
 		return nil, err
 	}
@@ -225,7 +225,7 @@ func (l *Limiter) findable(ctx context.Context, group table.Group) (count int, e
 		case err != nil:
 			return 0, fmt.Errorf("shard %d: %w", key.Shard, err)
 		case b != nil:
-			count = max(count, b.Count)
+			count = max(count, b.ShardCount)
 		}
 	}
 	return count, broken
@@ -236,7 +236,7 @@ func (l *Limiter) findable(ctx context.Context, group table.Group) (count int, e
 // by those that it has: of the time until then others would give more, or less.
 func (l *Limiter) amend(ctx context.Context, b *table.Bucket, h holding, now time.Time) (bool, error) {
 	passed := false
-	for range attempts {
+	for range maxAttempts {
 		to, err := h.dressed(b.Item, now)
 		if err != nil {
 			return false, err
@@ -245,7 +245,7 @@ func (l *Limiter) amend(ctx context.Context, b *table.Bucket, h holding, now tim
 		if len(amendment.Remove) == 0 && onlyValid(amendment.Set) {
 			return false, nil
 		}
-		if !passed && b.Reterms(amendment) && !b.Closed(now.UnixMilli()) { // a pass would open a session's window
+		if !passed && b.ChangesConfig(amendment) && !b.Closed(now.UnixMilli()) { // a pass would open a session's window
 			if b, passed, err = l.pass(ctx, b, now.UnixMilli()); b == nil || err != nil {
 				return false, err
 			}
@@ -265,7 +265,7 @@ func (l *Limiter) amend(ctx context.Context, b *table.Bucket, h holding, now tim
 // onlyValid reports whether a change would have a bucket looked at again and
 // nothing else.
 func onlyValid(set table.Item) bool {
-	return len(set) == 0 || len(set) == 1 && set[table.AttrValid] != nil
+	return len(set) == 0 || len(set) == 1 && set[table.AttrValidUntil] != nil
 }
 
 // pass brings a bucket up to date by the terms that it has, unless others write it

@@ -48,7 +48,7 @@ func TestABucketThatCannotBeRead(t *testing.T) {
 func TestAShardThatCannotBeRead(t *testing.T) {
 	for bad := range 2 {
 		everywhere(t, func(w *world) {
-			l := w.limiter(Draws(32))
+			l := w.limiter(ShardAttempts(32))
 			w.noError(l.SetLimits(w.Context(), ForResource(model), PerMinute("rpm", 100)))
 			w.admit(l, acme, Amounts{"rpm": 1})
 			w.double(acme)
@@ -83,7 +83,7 @@ func TestAShardThatCannotBeRead(t *testing.T) {
 // other either.
 func TestAChangeThatFailsSomewhere(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Repeatable(func(int) int { return 0 }))
+		l := w.limiter(Deterministic(func(int) int { return 0 }))
 		w.noError(l.SetLimits(w.Context(), ForAll(), PerMinute("rpm", 60)))
 		for _, entity := range []string{"a", "b", "c"} {
 			w.admit(l, entity, Amounts{"rpm": 1})

@@ -84,7 +84,7 @@ func configLimits(item table.Item) ([]Limit, error) {
 
 func configLimit(item table.Item, prefix, name string) (Limit, error) {
 	at := func(field table.Field) string { return prefix + name + "_" + string(field) }
-	n := func(field table.Field) int64 { value, _ := item.Whole(at(field)); return value }
+	n := func(field table.Field) int64 { value, _ := item.Int(at(field)); return value }
 	l := Limit{
 		Name: name, Capacity: n(table.FieldCapacity), Refill: n(table.FieldRefill),
 		Period: time.Duration(n(table.FieldPeriod)) * time.Second, Window: time.Duration(n(table.FieldLength)) * time.Second,

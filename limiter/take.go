@@ -140,9 +140,9 @@ type asking struct {
 
 func (a *asking) millis() int64 { return a.now.UnixMilli() }
 
-// attempts bounds how often a shard is asked. Each but the first begins with an
+// maxAttempts bounds how often a shard is asked. Each but the first begins with an
 // item that someone else has changed just before.
-const attempts = 16
+const maxAttempts = 16
 
 // ask takes a demand off one shard: at once where it can, else after what the
 // shard's item calls for.
@@ -152,7 +152,7 @@ func (l *Limiter) ask(ctx context.Context, key table.Key, demand quota.Demand, p
 		return nil, err
 	}
 	taken, err := a.begin(ctx)
-	for attempt := 0; err == nil && !taken.Applied && attempt < attempts; attempt++ {
+	for attempt := 0; err == nil && !taken.Applied && attempt < maxAttempts; attempt++ {
 		a.now = l.now()
 		taken, err = a.prepare(ctx, taken.Item)
 	}
@@ -184,7 +184,7 @@ func (a *asking) narrow() error {
 }
 
 // begin asks first as the group was last known.
-func (a *asking) begin(ctx context.Context) (table.Taken, error) {
+func (a *asking) begin(ctx context.Context) (table.WriteResult, error) {
 	if seen, _ := a.seen.Peek(a.key.Group); a.millis() < seen.free {
 		return a.takeFree(ctx)
 	}
@@ -192,8 +192,8 @@ func (a *asking) begin(ctx context.Context) (table.Taken, error) {
 }
 
 // take is the fast path: one update, and no look at the item before.
-func (a *asking) take(ctx context.Context) (table.Taken, error) {
-	taken, err := a.table.Take(ctx, a.key, table.Take{Amounts: a.demand, Now: a.millis()})
+func (a *asking) take(ctx context.Context) (table.WriteResult, error) {
+	taken, err := a.table.Charge(ctx, a.key, table.FastCharge{Amounts: a.demand, Now: a.millis()})
 	if taken.Item != nil {
 		a.hear(taken.Item)
 	}
@@ -209,32 +209,32 @@ func (a *asking) hear(item table.Item) {
 
 // takeHot takes though the write meter is spent: the bucket was passed just now
 // by someone else, who looks after the heat.
-func (a *asking) takeHot(ctx context.Context) (table.Taken, error) {
-	return a.table.Take(ctx, a.key, table.Take{Amounts: a.demand, Now: a.millis(), Hot: true})
+func (a *asking) takeHot(ctx context.Context) (table.WriteResult, error) {
+	return a.table.Charge(ctx, a.key, table.FastCharge{Amounts: a.demand, Now: a.millis(), Hot: true})
 }
 
 // takeFree meters a use of a bucket that is bypassed.
-func (a *asking) takeFree(ctx context.Context) (table.Taken, error) {
-	taken, err := a.table.Take(ctx, a.key, table.Take{Amounts: a.demand, Now: a.millis(), Free: true})
+func (a *asking) takeFree(ctx context.Context) (table.WriteResult, error) {
+	taken, err := a.table.Charge(ctx, a.key, table.FastCharge{Amounts: a.demand, Now: a.millis(), Free: true})
 	a.bypassed = taken.Applied
 	return taken, err
 }
 
 // prepare does what an item calls for that did not give at once, and asks again
 // or, where both can be done in one update, takes with it.
-func (a *asking) prepare(ctx context.Context, item table.Item) (table.Taken, error) {
+func (a *asking) prepare(ctx context.Context, item table.Item) (table.WriteResult, error) {
 	if item == nil {
 		if err := a.create(ctx); err != nil {
-			return table.Taken{}, err
+			return table.WriteResult{}, err
 		}
 		return a.take(ctx)
 	}
 	b, err := table.DecodeBucket(item)
 	if err != nil {
-		return table.Taken{}, fmt.Errorf("shard %d: %w", a.key.Shard, err)
+		return table.WriteResult{}, fmt.Errorf("shard %d: %w", a.key.Shard, err)
 	}
 	if b.Disabled {
-		return table.Taken{}, ErrDisabled
+		return table.WriteResult{}, ErrDisabled
 	}
 	if !a.tried && a.bypasses(b) { // one that is to be passed first is tried once
 		a.tried = true
@@ -245,7 +245,7 @@ func (a *asking) prepare(ctx context.Context, item table.Item) (table.Taken, err
 	case errors.Is(err, quota.ErrNoLimit):
 		return a.supply(ctx, b)
 	case err != nil:
-		return table.Taken{}, fmt.Errorf("shard %d: %w", a.key.Shard, err)
+		return table.WriteResult{}, fmt.Errorf("shard %d: %w", a.key.Shard, err)
 	case use == nil:
 		return a.reject(ctx, b, have)
 	}
@@ -262,7 +262,7 @@ func (a *asking) bypasses(b *table.Bucket) bool {
 	}
 	seen, _ := a.seen.Peek(a.key.Group)
 	if seen.free != b.Bypass {
-		seen.count, seen.free = max(seen.count, b.Count), b.Bypass
+		seen.count, seen.free = max(seen.count, b.ShardCount), b.Bypass
 		a.seen.Add(a.key.Group, seen)
 	}
 	return a.millis() < b.Bypass
@@ -270,36 +270,36 @@ func (a *asking) bypasses(b *table.Bucket) bool {
 
 // use writes what was planned from a bucket's item, and then does what a use
 // leaves to be done. A lock that was lost leaves a plain taking.
-func (a *asking) use(ctx context.Context, b *table.Bucket, use *quota.Use) (table.Taken, error) {
+func (a *asking) use(ctx context.Context, b *table.Bucket, use *quota.Use) (table.WriteResult, error) {
 	taken, err := a.table.Use(ctx, b, use, expiry(&b.Bucket, a.millis()))
 	if err != nil {
-		return table.Taken{}, err
+		return table.WriteResult{}, err
 	}
 	if !taken.Applied {
 		return a.takeHot(ctx)
 	}
 	a.hear(taken.Item) // before it is doubled
 	a.bypassed = a.millis() < b.Bypass
-	a.tell(ctx, opened(b, use.Changes), b.Count)
+	a.tell(ctx, opened(b, use.Changes), b.ShardCount)
 	a.double(ctx, b)
 	return taken, nil
 }
 
 // reject is the rejection of a use, unless a stamp that would have admitted it
 // has only to be renewed, or other shards may give what this one lacks.
-func (a *asking) reject(ctx context.Context, b *table.Bucket, have []quota.Shortage) (table.Taken, error) {
+func (a *asking) reject(ctx context.Context, b *table.Bucket, have []quota.Shortage) (table.WriteResult, error) {
 	renewed, err := a.renew(ctx, b)
 	if err != nil {
-		return table.Taken{}, err
+		return table.WriteResult{}, err
 	}
 	if renewed {
 		return a.take(ctx)
 	}
 	if !gathers(b, have) {
-		return table.Taken{}, rejection(b, have, a.millis())
+		return table.WriteResult{}, rejection(b, have, a.millis())
 	}
 	if r := a.knownShort(b); r != nil {
-		return table.Taken{}, r
+		return table.WriteResult{}, r
 	}
 	return a.gather(ctx)
 }
@@ -310,12 +310,12 @@ func (a *asking) double(ctx context.Context, b *table.Bucket) {
 	if !quota.Doubles(&b.Bucket, a.millis()) {
 		return
 	}
-	if freezes := quota.Freezes(&b.Bucket, a.millis()); len(freezes) > 0 {
+	if freezes := quota.FrozenGrants(&b.Bucket, a.millis()); len(freezes) > 0 {
 		if err := a.table.Freeze(ctx, b.Key, freezes); err != nil {
 			return
 		}
 	}
-	doubled, err := a.table.Double(ctx, b.Key.Group, b.Count)
+	doubled, err := a.table.Double(ctx, b.Key.Group, b.ShardCount)
 	if err != nil || doubled.Count == 0 {
 		return
 	}

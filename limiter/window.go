@@ -10,11 +10,11 @@ import (
 )
 
 // opened are the windows that changes of a bucket open.
-func opened(b *table.Bucket, changes []quota.Change) []table.Opened {
-	var windows []table.Opened
+func opened(b *table.Bucket, changes []quota.Change) []table.OpenedWindow {
+	var windows []table.OpenedWindow
 	for _, change := range changes {
 		if change.Open != nil {
-			windows = append(windows, table.Opened{Limit: change.Limit, Start: change.Open.Start, Length: b.Limit(change.Limit).Window.Length})
+			windows = append(windows, table.OpenedWindow{Limit: change.Limit, Start: change.Open.Start, Length: b.Limit(change.Limit).Window.Length})
 		}
 	}
 	return windows
@@ -23,7 +23,7 @@ func opened(b *table.Bucket, changes []quota.Change) []table.Opened {
 // tell tells the other shards of windows that were opened on the asked one: the
 // start alone, no tokens. A shard that is not told opens a window of its own
 // when it is used next, so that what fails here is let be.
-func (a *asking) tell(ctx context.Context, windows []table.Opened, count int) {
+func (a *asking) tell(ctx context.Context, windows []table.OpenedWindow, count int) {
 	var group errgroup.Group
 	group.SetLimit(a.atOnce)
 	for _, window := range windows {
@@ -32,7 +32,7 @@ func (a *asking) tell(ctx context.Context, windows []table.Opened, count int) {
 				continue
 			}
 			group.Go(func() error {
-				_, err := a.table.Tell(ctx, a.key.At(shard), window)
+				_, err := a.table.PropagateWindow(ctx, a.key.At(shard), window)
 				return err
 			})
 		}

@@ -58,25 +58,25 @@ func (a *asked) lost(format string, args ...any) error {
 	return nil
 }
 
-func (a *asked) Take(ctx context.Context, key table.Key, take table.Take) (table.Taken, error) {
+func (a *asked) Charge(ctx context.Context, key table.Key, take table.FastCharge) (table.WriteResult, error) {
 	if err := a.note("take %s %d", key.Entity, key.Shard); err != nil {
-		return table.Taken{}, err
+		return table.WriteResult{}, err
 	}
-	taken, err := a.Client.Take(ctx, key, take)
+	taken, err := a.Client.Charge(ctx, key, take)
 	if lost := a.lost("take %s %d", key.Entity, key.Shard); lost != nil {
-		return table.Taken{}, lost
+		return table.WriteResult{}, lost
 	}
 	return taken, err
 }
 
-func (a *asked) Use(ctx context.Context, b *table.Bucket, use *quota.Use, expires int64) (table.Taken, error) {
+func (a *asked) Use(ctx context.Context, b *table.Bucket, use *quota.Use, expires int64) (table.WriteResult, error) {
 	if err := a.note("use %s %d", b.Key.Entity, b.Shard); err != nil {
-		return table.Taken{}, err
+		return table.WriteResult{}, err
 	}
 	return a.Client.Use(ctx, b, use, expires)
 }
 
-func (a *asked) UseAll(ctx context.Context, uses []table.Using) (bool, error) {
+func (a *asked) UseAll(ctx context.Context, uses []table.PlannedUse) (bool, error) {
 	text := "use all"
 	for _, use := range uses {
 		text += fmt.Sprintf(" %d", use.Bucket.Shard)
@@ -87,18 +87,18 @@ func (a *asked) UseAll(ctx context.Context, uses []table.Using) (bool, error) {
 	return a.Client.UseAll(ctx, uses)
 }
 
-func (a *asked) Settle(ctx context.Context, b *table.Bucket, corrections []quota.Correction) (table.Taken, error) {
+func (a *asked) Reconcile(ctx context.Context, b *table.Bucket, corrections []quota.Adjustment) (table.WriteResult, error) {
 	if err := a.note("settle %s %d", b.Key.Entity, b.Shard); err != nil {
-		return table.Taken{}, err
+		return table.WriteResult{}, err
 	}
-	return a.Client.Settle(ctx, b, corrections)
+	return a.Client.Reconcile(ctx, b, corrections)
 }
 
-func (a *asked) Tell(ctx context.Context, key table.Key, window table.Opened) (bool, error) {
+func (a *asked) PropagateWindow(ctx context.Context, key table.Key, window table.OpenedWindow) (bool, error) {
 	if err := a.note("tell %s %d", key.Entity, key.Shard); err != nil {
 		return false, err
 	}
-	return a.Client.Tell(ctx, key, window)
+	return a.Client.PropagateWindow(ctx, key, window)
 }
 
 func (a *asked) Read(ctx context.Context, key table.Key) (*table.Bucket, error) {
@@ -136,9 +136,9 @@ func (a *asked) Insert(ctx context.Context, item table.Item) (bool, error) {
 	return a.Client.Insert(ctx, item)
 }
 
-func (a *asked) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (table.Taken, error) {
+func (a *asked) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (table.WriteResult, error) {
 	if err := a.note("amend"); err != nil {
-		return table.Taken{}, err
+		return table.WriteResult{}, err
 	}
 	return a.Client.Amend(ctx, pk, sk, amendment)
 }
@@ -242,7 +242,7 @@ func (w *world) remove(entity string, shard int) {
 // double doubles a group's shards, as others do.
 func (w *world) double(entity string) {
 	w.Helper()
-	count := w.bucket(entity, 0).Count
+	count := w.bucket(entity, 0).ShardCount
 	if _, err := w.Client.Double(w.Context(), group(entity), count); err != nil {
 		w.Fatal(err)
 	}

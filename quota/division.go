@@ -8,7 +8,7 @@ type Division string
 const (
 	Divided    Division = ""           // each shard has its part of capacity and refill
 	Replicated Division = "replicated" // each shard may hold the whole capacity, and refills by its part; of a limit that drips
-	Gathered   Division = "gathered"   // divided, and what one shard is short of, or can never hold, is taken off several at once
+	Pooled     Division = "gathered"   // divided, and what one shard is short of, or can never hold, is taken off several at once
 )
 
 // dividedText is how the default is named where a name is asked for.
@@ -32,18 +32,18 @@ func (d Division) String() string {
 }
 
 // Known reports whether the division is one.
-func (d Division) Known() bool { return d == Divided || d == Replicated || d == Gathered }
+func (d Division) Known() bool { return d == Divided || d == Replicated || d == Pooled }
 
 // Replicates reports whether each shard may hold the whole capacity. A quota is
 // divided always: replicated, it would be granted once for each shard.
 func (l *Limit) Replicates() bool { return l.Division == Replicated && l.Kind() == Dripping }
 
-// Gathers reports whether a use may be taken off several shards.
-func (l *Limit) Gathers() bool { return l.Division == Gathered && l.Kind() != Meter }
+// IsPooled reports whether a use may be taken off several shards.
+func (l *Limit) IsPooled() bool { return l.Division == Pooled && l.Kind() != Meter }
 
-// Misdivided reports whether the limit says a division that it cannot have, or
+// InvalidDivision reports whether the limit says a division that it cannot have, or
 // none that is known. It is divided then.
-func (l *Limit) Misdivided() bool {
+func (l *Limit) InvalidDivision() bool {
 	return !l.Division.Known() || l.Division == Replicated && l.Kind() != Dripping
 }
 
@@ -56,9 +56,9 @@ func (l *Limit) part(capacity int64, count int) int64 {
 	return Share(capacity, count)
 }
 
-// Spread is how a limit that says a division is divided among the shards of one
+// DivisionSummary is how a limit that says a division is divided among the shards of one
 // (entity, resource); amounts in millitokens.
-type Spread struct {
+type DivisionSummary struct {
 	Limit    string
 	Division Division
 	Ignored  bool // it is divided nevertheless: Misdivided
@@ -68,9 +68,9 @@ type Spread struct {
 	Held     int64 // by all shards, as stored
 }
 
-// SpreadOf describes the division of a limit; ok is false where no shard says
+// Summarize describes the division of a limit; ok is false where no shard says
 // another than the default. The error wraps ErrSchedule.
-func SpreadOf(name string, shards []*Bucket, now int64) (s Spread, ok bool, err error) {
+func Summarize(name string, shards []*Bucket, now int64) (s DivisionSummary, ok bool, err error) {
 	s.Limit = name
 	for _, b := range shards {
 		l := b.Limit(name)
@@ -84,9 +84,9 @@ func SpreadOf(name string, shards []*Bucket, now int64) (s Spread, ok bool, err 
 		if err != nil {
 			return s, true, err
 		}
-		s.Division, s.Ignored, s.Capacity = l.Division, l.Misdivided(), params.Capacity
+		s.Division, s.Ignored, s.Capacity = l.Division, l.InvalidDivision(), params.Capacity
 		s.Held += l.Balance
-		if s.Shards = max(s.Shards, b.Count); l.Gathers() {
+		if s.Shards = max(s.Shards, b.ShardCount); l.IsPooled() {
 			s.Most = Share(params.Capacity, s.Shards) * int64(s.Shards)
 		} else {
 			s.Most = l.Ceiling(s.Shards, params.Capacity)

@@ -44,8 +44,8 @@ func Moves(fundings []Funding) []Funding {
 type Guard struct {
 	Grant       int    // the grant count as read or inferred
 	Legacy      bool   // the donor has no stored grant count: it must still have none, at Count
-	Count       int    // the donor's stored shard count
-	Refilled    int64  // calendar quotas: the donor's last pass must be at or past this edge, epoch ms
+	ShardCount  int    // the donor's stored shard count
+	RefilledAt  int64  // calendar quotas: the donor's last pass must be at or past this edge, epoch ms
 	Applied     *int64 // session quotas: the applied window start as read, epoch ms
 	SessionOnly bool   // the quota is a session quota: Applied is the guard, not Refilled
 }
@@ -93,7 +93,7 @@ func (l *Limit) fund(params Params, siblings []*Bucket, shard, count int, now in
 		return Funding{Limit: l.Name, Source: Mint, Amount: share}
 	}
 	given := donor.Limit(l.Name)
-	trim := max(0, given.Balance-given.Ceiling(donor.Count, params.Capacity))
+	trim := max(0, given.Balance-given.Ceiling(donor.ShardCount, params.Capacity))
 	return Funding{
 		Limit:  l.Name,
 		Source: Move,
@@ -117,7 +117,7 @@ func (l *Limit) split(siblings []*Bucket, shard, count int) Funding {
 		donor := siblings[at]
 		given := donor.Limit(l.Name)
 		f.Donor, f.Amount = donor.Shard, max(0, given.Balance/2)
-		f.Guard = Guard{Count: donor.Count, Legacy: given.Grant == nil, Grant: given.GrantCount(donor.Count, given.Base.Capacity)}
+		f.Guard = Guard{ShardCount: donor.ShardCount, Legacy: given.Grant == nil, Grant: given.GrantCount(donor.ShardCount, given.Base.Capacity)}
 		break
 	}
 	return f
@@ -130,10 +130,10 @@ func donorOf(name string, siblings []*Bucket, slot int, capacity, now int64) *Bu
 	var bestGrant int
 	for _, sibling := range siblings {
 		limit := sibling.Limit(name)
-		if limit == nil || sibling.Shard == slot || !limit.IsQuota() || !limit.Current(sibling.Refilled, now) {
+		if limit == nil || sibling.Shard == slot || !limit.IsQuota() || !limit.Current(sibling.RefilledAt, now) {
 			continue
 		}
-		grant := limit.GrantCount(sibling.Count, capacity)
+		grant := limit.GrantCount(sibling.ShardCount, capacity)
 		if !Covers(sibling.Shard, grant, slot) {
 			continue
 		}
@@ -146,15 +146,15 @@ func donorOf(name string, siblings []*Bucket, slot int, capacity, now int64) *Bu
 
 func guardOf(donor *Bucket, limit *Limit, capacity, now int64) Guard {
 	guard := Guard{
-		Grant:  limit.GrantCount(donor.Count, capacity),
-		Legacy: limit.Grant == nil,
-		Count:  donor.Count,
+		Grant:      limit.GrantCount(donor.ShardCount, capacity),
+		Legacy:     limit.Grant == nil,
+		ShardCount: donor.ShardCount,
 	}
 	if limit.Kind() == Session {
 		guard.SessionOnly, guard.Applied = true, limit.Window.Applied
 		return guard
 	}
-	guard.Refilled, _ = limit.Resets.Prev(now)
+	guard.RefilledAt, _ = limit.Resets.Prev(now)
 	return guard
 }
 
@@ -170,16 +170,16 @@ func (b *Bucket) Regrants(name string, before *Bucket, now int64) bool {
 	case was == nil || is == nil || !is.IsQuota():
 		return false
 	case was.IsQuota():
-		return !was.Current(before.Refilled, now) && is.Current(b.Refilled, now)
+		return !was.Current(before.RefilledAt, now) && is.Current(b.RefilledAt, now)
 	}
 	return !was.mayBeQuota(before)
 }
 
-// Freezes returns the grant counts to freeze onto a bucket before its shard
+// FrozenGrants returns the grant counts to freeze onto a bucket before its shard
 // count is raised: one for every legacy quota on it, by limit name. Raising
 // the count alone would shrink what the grant is read to cover. A schedule
 // that cannot be read sizes by the base capacity.
-func Freezes(b *Bucket, now int64) []Freeze {
+func FrozenGrants(b *Bucket, now int64) []Freeze {
 	var freezes []Freeze
 	for i := range b.Limits {
 		limit := &b.Limits[i]
@@ -190,7 +190,7 @@ func Freezes(b *Bucket, now int64) []Freeze {
 		if err != nil {
 			params = limit.Base
 		}
-		freezes = append(freezes, Freeze{limit.Name, limit.GrantCount(b.Count, params.Capacity)})
+		freezes = append(freezes, Freeze{limit.Name, limit.GrantCount(b.ShardCount, params.Capacity)})
 	}
 	return freezes
 }

@@ -67,7 +67,7 @@ func TestFundOneQuota(t *testing.T) {
 	stale := func(b []*Bucket, shard int) []*Bucket {
 		for _, x := range b {
 			if x.Shard == shard {
-				x.Refilled = day - 1
+				x.RefilledAt = day - 1
 			}
 		}
 		return b
@@ -178,17 +178,17 @@ func TestGuards(t *testing.T) {
 		got  Guard
 		want Guard
 	}{
-		{"calendar", guard(shardOf(1, 4, day+9, calendar("q", 1, 1000, 2)), 4, day+hour), Guard{Grant: 2, Count: 4, Refilled: day}},
-		{"legacy", guard(shardOf(1, 4, day+9, calendar("q", 400, 1000, 0)), 4, day+hour), Guard{Grant: 2, Legacy: true, Count: 4, Refilled: day}},
+		{"calendar", guard(shardOf(1, 4, day+9, calendar("q", 1, 1000, 2)), 4, day+hour), Guard{Grant: 2, ShardCount: 4, RefilledAt: day}},
+		{"legacy", guard(shardOf(1, 4, day+9, calendar("q", 400, 1000, 0)), 4, day+hour), Guard{Grant: 2, Legacy: true, ShardCount: 4, RefilledAt: day}},
 		{"stored grant of 0", guard(shardOf(1, 2, day+9, with(calendar("q", 400, 1000, 1), func(l *Limit) { l.Grant = new(0) })), 4, day+hour),
-			Guard{Grant: 2, Count: 2, Refilled: day}},
+			Guard{Grant: 2, ShardCount: 2, RefilledAt: day}},
 	} {
 		if x.got != x.want {
 			t.Errorf("%s: %+v, want %+v", x.name, x.got, x.want)
 		}
 	}
 	got := guard(shardOf(1, 4, day+9, session("q", 1, 1000, day+2, 2)), 4, day+hour)
-	if got.Applied == nil || *got.Applied != day+2 || !got.SessionOnly || got.Grant != 2 || got.Refilled != 0 {
+	if got.Applied == nil || *got.Applied != day+2 || !got.SessionOnly || got.Grant != 2 || got.RefilledAt != 0 {
 		t.Errorf("session: %+v", got)
 	}
 	got = guard(shardOf(1, 4, day+9, with(session("q", 1, 1000, day+2, 2), unmarked)), 4, day+hour)
@@ -205,10 +205,10 @@ func TestFreezes(t *testing.T) {
 		with(calendar("topped", 500, 1000, 0), func(l *Limit) { l.TopUp = 300 }),
 		with(calendar("unreadable", 600_000_000_000_000, 1000_000_000_000_000, 0), func(l *Limit) { l.Schedule = tooLarge }))
 	want := "[{spent 4} {half 2} {s 1} {scheduled 2} {topped 4} {unreadable 1}]"
-	if got := fmt.Sprint(Freezes(b, day)); got != want {
+	if got := fmt.Sprint(FrozenGrants(b, day)); got != want {
 		t.Errorf("got %s", got)
 	}
-	if got := Freezes(shardOf(0, 1, 0, dripping("rpm", 0, 1), calendar("q", 0, 1, 1)), day); got != nil {
+	if got := FrozenGrants(shardOf(0, 1, 0, dripping("rpm", 0, 1), calendar("q", 0, 1, 1)), day); got != nil {
 		t.Errorf("nothing to freeze: %v", got)
 	}
 }
@@ -301,7 +301,7 @@ func TestFundConserves(t *testing.T) {
 		family := []*Bucket{shardOf(0, 1, day, calendar("q", capacity, capacity, 1))}
 		for count := 2; count <= MaxShards; count *= 2 {
 			for _, b := range family {
-				b.Count = count
+				b.ShardCount = count
 			}
 			for _, shard := range r.Perm(count) {
 				known := slices.ContainsFunc(family, func(b *Bucket) bool { return b.Shard == shard })

@@ -44,13 +44,13 @@ func Audit(name string, shards []*Bucket, now int64) (Row, error) {
 		if row.Capacity == 0 || b.Shard == 0 {
 			row.Capacity = params.Capacity
 		}
-		count = max(count, b.Count)
-		if !limit.Current(b.Refilled, now) {
+		count = max(count, b.ShardCount)
+		if !limit.Current(b.RefilledAt, now) {
 			continue
 		}
 		row.Held += limit.Balance
 		row.TopUp += limit.TopUp
-		grant := limit.GrantCount(b.Count, params.Capacity)
+		grant := limit.GrantCount(b.ShardCount, params.Capacity)
 		classes = append(classes, grantClass{b.Shard % grant, grant})
 	}
 	fresh, disjoint := outermost(classes)

@@ -32,10 +32,10 @@ const (
 // Window is the session window of a limit as one shard stores it. The zero
 // value means that no window is in force.
 type Window struct {
-	Length  int64  // milliseconds; 0 means that no window is in force
-	Start   *int64 // epoch ms; nil before the first use
-	Applied *int64 // the start that the balance reflects, epoch ms; nil on items older than the marker
-	Mark    *int64 // total consumed when Start was propagated here, millitokens; nil if it never was
+	Length         int64  // milliseconds; 0 means that no window is in force
+	Start          *int64 // epoch ms; nil before the first use
+	Applied        *int64 // the start that the balance reflects, epoch ms; nil on items older than the marker
+	ConsumedAtOpen *int64 // total consumed when Start was propagated here, millitokens; nil if it never was
 }
 
 // Limit is one limit of a bucket, as stored.
@@ -57,14 +57,14 @@ type Limit struct {
 
 // Bucket is all limits of one (entity, resource) on one shard, as stored.
 type Bucket struct {
-	Shard    int
-	Count    int    // shard count, at least 1
-	Refilled int64  // time of the last materialising pass, epoch ms; the optimistic lock
-	Valid    *int64 // the fast path must not spend past it, epoch ms; nil when absent
-	Disabled bool
-	Bypass   int64   // until when nothing on the bucket is enforced, only metered, epoch ms; 0 is never
-	Limits   []Limit // sorted by name
-	Broken   error   // why the schedules cannot be read; wraps ErrSchedule
+	Shard      int
+	ShardCount int    // shard count, at least 1
+	RefilledAt int64  // time of the last materialising pass, epoch ms; the optimistic lock
+	ValidUntil *int64 // the fast path must not spend past it, epoch ms; nil when absent
+	Disabled   bool
+	Bypass     int64   // until when nothing on the bucket is enforced, only metered, epoch ms; 0 is never
+	Limits     []Limit // sorted by name
+	Broken     error   // why the schedules cannot be read; wraps ErrSchedule
 }
 
 // Limit returns the limit of that name, or nil.
@@ -208,7 +208,7 @@ func (b *Bucket) Readable(now int64) error {
 func (b *Bucket) WindowsLive(now int64) bool {
 	for i := range b.Limits {
 		l := &b.Limits[i]
-		if l.Kind() == Session && !l.Current(b.Refilled, now) {
+		if l.Kind() == Session && !l.Current(b.RefilledAt, now) {
 			return false
 		}
 	}

@@ -54,7 +54,7 @@ func meter(balance int64) Limit {
 
 // shardOf is a bucket last refilled at a time.
 func shardOf(shard, count int, refilled int64, limits ...Limit) *Bucket {
-	return &Bucket{Shard: shard, Count: count, Refilled: refilled, Limits: limits}
+	return &Bucket{Shard: shard, ShardCount: count, RefilledAt: refilled, Limits: limits}
 }
 
 func with(l Limit, changes ...func(*Limit)) Limit {

@@ -27,15 +27,15 @@ type Open struct {
 // brought to Refilled. It holds only while the item still has the Expect
 // values and a shard count of at most Count.
 type Pass struct {
-	Changes        []Change
-	Refilled       int64  // the new time of the pass, epoch ms
-	Valid          *int64 // new valid-until, epoch ms; nil leaves it. Pins the item's schedule
-	Unbound        bool   // the valid-until goes: nothing on the bucket is bound to time. Only a client's pass does that
-	Count          int    // shard count the pass was sized at
-	Exact          bool   // the balance and consumption of what is restored must be exactly as read
-	ExpectRefilled int64
-	ExpectValid    *int64
-	Why            []Reason // why it is worth a write; never empty
+	Changes          []Change
+	RefilledAt       int64  // the new time of the pass, epoch ms
+	ValidUntil       *int64 // new valid-until, epoch ms; nil leaves it. Pins the item's schedule
+	Unbound          bool   // the valid-until goes: nothing on the bucket is bound to time. Only a client's pass does that
+	ShardCount       int    // shard count the pass was sized at
+	Exact            bool   // the balance and consumption of what is restored must be exactly as read
+	ExpectRefilledAt int64
+	ExpectValidUntil *int64
+	Why              []Reason // why it is worth a write; never empty
 }
 
 // Reason is why a pass is written.
@@ -72,9 +72,9 @@ func PlanPass(b *Bucket, demand Demand, now int64) (*Pass, error) {
 		return nil, b.Broken
 	}
 	at := max(now, b.lastWindow())
-	behind := at <= b.Refilled
+	behind := at <= b.RefilledAt
 	if behind {
-		at = b.Refilled + 1
+		at = b.RefilledAt + 1
 	}
 	if b.Disabled || b.missedWindow(at) {
 		return nil, nil
@@ -109,11 +109,11 @@ func Materialise(b *Bucket, demand Demand, now int64) (*Pass, error) {
 // and a ceiling for every limit.
 func materialise(b *Bucket, demand Demand, now int64) (pass *Pass, ceilings []int64, err error) {
 	pass = &Pass{
-		Count:          b.Count,
-		Refilled:       max(now, b.Refilled),
-		ExpectRefilled: b.Refilled,
-		ExpectValid:    b.Valid,
-		Changes:        make([]Change, 0, len(b.Limits)),
+		ShardCount:       b.ShardCount,
+		RefilledAt:       max(now, b.RefilledAt),
+		ExpectRefilledAt: b.RefilledAt,
+		ExpectValidUntil: b.ValidUntil,
+		Changes:          make([]Change, 0, len(b.Limits)),
 	}
 	ceilings = make([]int64, len(b.Limits))
 	for i := range b.Limits {
@@ -140,11 +140,11 @@ func (l *Limit) materialise(b *Bucket, demand, now int64) (c Change, why Reason,
 	change := Change{Limit: l.Name, Read: l.Balance}
 	var target int64
 	switch kind := l.Kind(); {
-	case kind == Session && l.Window.pending(b.Refilled):
-		why, target = Rolled, l.rollTarget(Share(params.Capacity, b.Count))
+	case kind == Session && l.Window.pending(b.RefilledAt):
+		why, target = Rolled, l.rollTarget(Share(params.Capacity, b.ShardCount))
 		change.Restore, change.Roll = true, l.Window.Start
-	case kind == Calendar && l.resetDue(b.Refilled, now):
-		why, target = Reset, Share(params.Capacity, b.Count)
+	case kind == Calendar && l.resetDue(b.RefilledAt, now):
+		why, target = Reset, Share(params.Capacity, b.ShardCount)
 		change.Restore = true
 	default:
 		target, why = l.refill(b, params, demand, now)
@@ -156,9 +156,9 @@ func (l *Limit) materialise(b *Bucket, demand, now int64) (c Change, why Reason,
 	if change.Delta > 0 {
 		change.Max = new(change.Read)
 	}
-	ceiling = l.Ceiling(b.Count, params.Capacity)
+	ceiling = l.Ceiling(b.ShardCount, params.Capacity)
 	if change.Restore {
-		ceiling = Share(params.Capacity, b.Count)
+		ceiling = Share(params.Capacity, b.ShardCount)
 	}
 	return change, why, ceiling, nil
 }
@@ -167,15 +167,15 @@ func (l *Limit) materialise(b *Bucket, demand, now int64) (c Change, why Reason,
 // that alone is worth a write. The write meter never is: its drip is counted
 // from the time of the last pass by everyone who reads it.
 func (l *Limit) refill(b *Bucket, params Params, demand, now int64) (target int64, why Reason) {
-	ceiling := l.Ceiling(b.Count, params.Capacity)
-	rate := Share(params.Refill, b.Count)
+	ceiling := l.Ceiling(b.ShardCount, params.Capacity)
+	rate := Share(params.Refill, b.ShardCount)
 	switch l.Kind() {
 	case Meter:
-		return drip(l.Balance, ceiling, params.Refill, params.Period, b.Refilled, now), NotDue
+		return drip(l.Balance, ceiling, params.Refill, params.Period, b.RefilledAt, now), NotDue
 	case Calendar, Session:
 		rate = 0
 	}
-	target = drip(l.Balance, ceiling, rate, params.Period, b.Refilled, now)
+	target = drip(l.Balance, ceiling, rate, params.Period, b.RefilledAt, now)
 	switch {
 	case target < l.Balance:
 		why = Over
@@ -189,23 +189,23 @@ func (l *Limit) refill(b *Bucket, params Params, demand, now int64) (target int6
 // since the window start was propagated here, so that spending between the
 // two is charged to the new window.
 func (l *Limit) rollTarget(share int64) int64 {
-	if l.Window.Mark == nil {
+	if l.Window.ConsumedAtOpen == nil {
 		return share
 	}
-	return share - max(0, l.Consumed-*l.Window.Mark)
+	return share - max(0, l.Consumed-*l.Window.ConsumedAtOpen)
 }
 
 // restamp gives the pass a new valid-until where the stored one has passed and
 // the next boundary is known.
 func (p *Pass) restamp(b *Bucket, ceilings []int64, now int64) {
-	if b.Valid == nil || *b.Valid > now {
+	if b.ValidUntil == nil || *b.ValidUntil > now {
 		return
 	}
 	boundary, ok := b.NextBoundary(now)
 	if !ok || boundary <= now {
 		return
 	}
-	p.Valid = &boundary
+	p.ValidUntil = &boundary
 	p.pin(ceilings)
 }
 
@@ -237,7 +237,7 @@ func (p *Pass) Apply(b *Bucket) {
 		limit := b.Limit(change.Limit)
 		limit.Balance += change.Delta
 		if change.Restore {
-			limit.Grant, limit.TopUp = new(p.Count), 0
+			limit.Grant, limit.TopUp = new(p.ShardCount), 0
 		}
 		if change.Open != nil {
 			limit.Window.Start = new(change.Open.Start)
@@ -246,9 +246,9 @@ func (p *Pass) Apply(b *Bucket) {
 			limit.Window.Applied = change.Applied
 		}
 	}
-	b.Refilled = p.Refilled
-	if p.Valid != nil || p.Unbound {
-		b.Valid = p.Valid
+	b.RefilledAt = p.RefilledAt
+	if p.ValidUntil != nil || p.Unbound {
+		b.ValidUntil = p.ValidUntil
 	}
 }
 
@@ -298,7 +298,7 @@ func (w *Window) end(now int64) int64 {
 func (b *Bucket) missedWindow(now int64) bool {
 	for i := range b.Limits {
 		l := &b.Limits[i]
-		if l.Kind() == Session && l.Window.pending(b.Refilled) && !l.Window.live(now) {
+		if l.Kind() == Session && l.Window.pending(b.RefilledAt) && !l.Window.live(now) {
 			return true
 		}
 	}

@@ -16,9 +16,9 @@ func show(p *Pass) string {
 	for _, why := range p.Why {
 		parts = append(parts, string(why))
 	}
-	parts = append(parts, fmt.Sprintf("| rf %+d", p.Refilled-day))
-	if p.Valid != nil {
-		parts = append(parts, fmt.Sprintf("vu %+d", *p.Valid-day))
+	parts = append(parts, fmt.Sprintf("| rf %+d", p.RefilledAt-day))
+	if p.ValidUntil != nil {
+		parts = append(parts, fmt.Sprintf("vu %+d", *p.ValidUntil-day))
 	}
 	if p.Unbound {
 		parts = append(parts, "vu gone")
@@ -56,7 +56,7 @@ func showOpen(o *Open) string {
 func TestPlanPass(t *testing.T) {
 	soft := func(l *Limit) { l.Soft = MaxTime }
 	valid := func(b *Bucket, valid int64) *Bucket {
-		b.Valid = &valid
+		b.ValidUntil = &valid
 		return b
 	}
 	spent := Demand{"rpm": 10, "calls": 10, "s": 10, WriteMeter: 10}
@@ -216,7 +216,7 @@ func TestPlanPass(t *testing.T) {
 		if pass == nil {
 			continue
 		}
-		if pass.ExpectRefilled != c.bucket.Refilled || pass.ExpectValid != c.bucket.Valid || pass.Count != c.bucket.Count {
+		if pass.ExpectRefilledAt != c.bucket.RefilledAt || pass.ExpectValidUntil != c.bucket.ValidUntil || pass.ShardCount != c.bucket.ShardCount {
 			t.Errorf("%s: expects %+v", c.name, pass)
 		}
 		for _, change := range pass.Changes {
@@ -229,7 +229,7 @@ func TestPlanPass(t *testing.T) {
 
 // opened gives a session quota a window start that its balance does not reflect.
 func opened(l Limit, start int64, mark *int64) Limit {
-	l.Window.Start, l.Window.Mark = &start, mark
+	l.Window.Start, l.Window.ConsumedAtOpen = &start, mark
 	return l
 }
 
@@ -269,7 +269,7 @@ func TestApply(t *testing.T) {
 		with(calendar("calls", 7, 1000, 1), func(l *Limit) { l.TopUp = 90 }),
 		dripping("over", 900, 1000), dripping("rpm", 5, 120_000),
 		opened(session("s", 5, 1000, day-2*hour, 1), day-500, nil))
-	b.Valid = new(int64(0))
+	b.ValidUntil = new(int64(0))
 	pass, err := PlanPass(b, nil, day)
 	if err != nil {
 		t.Fatal(err)
@@ -290,8 +290,8 @@ func TestApply(t *testing.T) {
 	if text := strings.Join(got, ", "); text != want {
 		t.Errorf("got %s", text)
 	}
-	if b.Refilled != day || *b.Valid != day-500+hour {
-		t.Errorf("rf %+d, vu %+d", b.Refilled-day, *b.Valid-day)
+	if b.RefilledAt != day || *b.ValidUntil != day-500+hour {
+		t.Errorf("rf %+d, vu %+d", b.RefilledAt-day, *b.ValidUntil-day)
 	}
 	if again, err := PlanPass(b, Demand{"rpm": 1 << 40}, day); again != nil || err != nil {
 		t.Errorf("a second pass at the same time: %s, %v", show(again), err)

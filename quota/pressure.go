@@ -14,7 +14,7 @@ func Pressed(b *Bucket, written int64) bool {
 		return false
 	}
 	p := meter.Base
-	balance := drip(meter.Balance, p.Capacity, p.Refill, p.Period, b.Refilled, written)
+	balance := drip(meter.Balance, p.Capacity, p.Refill, p.Period, b.RefilledAt, written)
 	threshold, _ := mulDiv(p.Capacity, pressure, 100)
 	return balance < threshold
 }
@@ -23,5 +23,5 @@ func Pressed(b *Bucket, written int64) bool {
 // further: only shard 0 decides, a disabled bucket is left alone, and no count
 // passes MaxShards.
 func Doubles(b *Bucket, written int64) bool {
-	return b.Shard == 0 && !b.Disabled && 2*b.Count <= MaxShards && Pressed(b, written)
+	return b.Shard == 0 && !b.Disabled && 2*b.ShardCount <= MaxShards && Pressed(b, written)
 }

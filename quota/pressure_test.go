@@ -48,7 +48,7 @@ func TestDoubles(t *testing.T) {
 		{"more than that", hot(0, 64), false},
 		{"not to 34", hot(0, 17), false},
 		{"only shard 0 decides", hot(1, 2), false},
-		{"disabled", &Bucket{Disabled: true, Count: 1, Refilled: day, Limits: []Limit{meter(0)}}, false},
+		{"disabled", &Bucket{Disabled: true, ShardCount: 1, RefilledAt: day, Limits: []Limit{meter(0)}}, false},
 		{"not hot", shardOf(0, 1, day, meter(900_000)), false},
 	} {
 		if got := Doubles(c.bucket, day); got != c.want {

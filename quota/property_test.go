@@ -10,16 +10,16 @@ import (
 // two days before day's midnight, and what was just consumed.
 func randomBucket(r *rand.Rand, schedules bool) (*Bucket, Demand) {
 	b := &Bucket{
-		Shard:    r.IntN(4),
-		Count:    1 << r.IntN(6),
-		Refilled: day + r.Int64N(2*day) - day,
+		Shard:      r.IntN(4),
+		ShardCount: 1 << r.IntN(6),
+		RefilledAt: day + r.Int64N(2*day) - day,
 	}
 	if r.IntN(2) == 0 {
-		b.Valid = new([]int64{0, b.Refilled, day, 3 * day}[r.IntN(4)])
+		b.ValidUntil = new([]int64{0, b.RefilledAt, day, 3 * day}[r.IntN(4)])
 	}
 	demand := Demand{}
 	for i := range 1 + r.IntN(5) {
-		l := randomLimit(r, fmt.Sprint("l", i), b.Refilled)
+		l := randomLimit(r, fmt.Sprint("l", i), b.RefilledAt)
 		if schedules && r.IntN(3) == 0 {
 			l.Schedule = night
 		}
@@ -69,7 +69,7 @@ func randomWindow(r *rand.Rand, refilled int64) Window {
 		w.Applied = w.Start
 	}
 	if r.IntN(2) == 0 {
-		w.Mark = new(r.Int64N(5000))
+		w.ConsumedAtOpen = new(r.Int64N(5000))
 	}
 	return w
 }
@@ -107,14 +107,14 @@ func TestPassKeepsWithinItsCeilings(t *testing.T) {
 			continue
 		}
 		written++
-		if pass.Refilled < now || pass.Refilled <= b.Refilled {
+		if pass.RefilledAt < now || pass.RefilledAt <= b.RefilledAt {
 			t.Fatalf("seed %d: time does not move: %s", seed, show(pass))
 		}
-		if pass.Valid != nil && (*pass.Valid <= now || len(pass.Changes) != len(b.Limits)) {
+		if pass.ValidUntil != nil && (*pass.ValidUntil <= now || len(pass.Changes) != len(b.Limits)) {
 			t.Fatalf("seed %d: valid-until %s", seed, show(pass))
 		}
 		for _, change := range pass.Changes {
-			checkChange(t, seed, b, pass, change, pass.Refilled)
+			checkChange(t, seed, b, pass, change, pass.RefilledAt)
 		}
 	}
 	if written < 10_000 {
@@ -129,9 +129,9 @@ func checkChange(t *testing.T, seed uint64, b *Bucket, pass *Pass, c Change, now
 	t.Helper()
 	limit := b.Limit(c.Limit)
 	params, _ := limit.Effective(now)
-	ceiling := limit.Ceiling(b.Count, params.Capacity)
+	ceiling := limit.Ceiling(b.ShardCount, params.Capacity)
 	if c.Restore {
-		ceiling = params.Capacity / int64(b.Count)
+		ceiling = params.Capacity / int64(b.ShardCount)
 	}
 	target := limit.Balance + c.Delta
 	switch {
@@ -145,7 +145,7 @@ func checkChange(t *testing.T, seed uint64, b *Bucket, pass *Pass, c Change, now
 		t.Fatalf("seed %d: %s: restored to %d, not %d", seed, limit.Name, target, ceiling)
 	case c.Restore && !limit.IsQuota():
 		t.Fatalf("seed %d: %s restored", seed, limit.Name)
-	case c.Max == nil && (c.Delta > 0 || pass.Valid != nil):
+	case c.Max == nil && (c.Delta > 0 || pass.ValidUntil != nil):
 		t.Fatalf("seed %d: %s is not pinned", seed, limit.Name)
 	case c.Max != nil && *c.Max+c.Delta > ceiling:
 		t.Fatalf("seed %d: %s: pinned to %d%+d, above %d", seed, limit.Name, *c.Max, c.Delta, ceiling)
@@ -171,7 +171,7 @@ func TestPassTwiceIsOnce(t *testing.T) {
 		if again, err := PlanPass(once, demand, now); again != nil || err != nil {
 			t.Fatalf("seed %d: after %s\n again %s, %v", seed, show(pass), show(again), err)
 		}
-		again, err := Materialise(once, demand, pass.Refilled)
+		again, err := Materialise(once, demand, pass.RefilledAt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,11 +189,11 @@ func TestPassesOfAnIntervalGrantNoMore(t *testing.T) {
 	for seed := range uint64(30_000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		b, _ := randomBucket(r, false)
-		end := b.Refilled + r.Int64N(2*hour)
-		middle := b.Refilled + r.Int64N(end-b.Refilled+1)
+		end := b.RefilledAt + r.Int64N(2*hour)
+		middle := b.RefilledAt + r.Int64N(end-b.RefilledAt+1)
 		whole, halves := after(t, b, end), after(t, after(t, b, middle), end)
-		if whole.Refilled != halves.Refilled {
-			t.Fatalf("seed %d: refilled at %+d and %+d", seed, whole.Refilled-day, halves.Refilled-day)
+		if whole.RefilledAt != halves.RefilledAt {
+			t.Fatalf("seed %d: refilled at %+d and %+d", seed, whole.RefilledAt-day, halves.RefilledAt-day)
 		}
 		for i := range b.Limits {
 			one, two := whole.Limits[i].Balance, halves.Limits[i].Balance

@@ -15,8 +15,8 @@ var (
 // WriteCost is what one write of an item takes of its write meter, millitokens.
 const WriteCost = 1000
 
-// Take is what one limit gives to a use.
-type Take struct {
+// Charge is what one limit gives to a use.
+type Charge struct {
 	Limit    string
 	Consumed int64  // added to the total consumed, millitokens
 	Debit    int64  // taken off the balance, millitokens; nothing where the bucket is bypassed
@@ -27,7 +27,7 @@ type Take struct {
 // brings it up to date, and the takes on top of it.
 type Use struct {
 	*Pass
-	Takes []Take // the write meter's among them
+	Charges []Charge // the write meter's among them
 }
 
 // Opens are the session windows that the use opens, by limit name, to be told
@@ -61,7 +61,7 @@ func PlanUse(b *Bucket, demand Demand, now int64) (*Use, []Shortage, error) {
 	use := &Use{Pass: pass}
 	after := opened.clone()
 	pass.Apply(after)
-	have, err := use.take(b, after, demand, now)
+	have, err := use.charge(b, after, demand, now)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -100,7 +100,7 @@ func (b *Bucket) takes(demand Demand) error {
 
 // useTime is the time of the pass that a use at now makes. It has to move the
 // bucket's time, which is its lock, and never falls below a window's start.
-func (b *Bucket) useTime(now int64) int64 { return max(now, b.lastWindow(), b.Refilled+1) }
+func (b *Bucket) useTime(now int64) int64 { return max(now, b.lastWindow(), b.RefilledAt+1) }
 
 // clone copies a bucket so far that the copy's limits can be changed.
 func (b *Bucket) clone() *Bucket {
@@ -125,7 +125,7 @@ func (l Limit) opened(at int64) Limit {
 	if l.Kind() != Session || l.Window.live(at) {
 		return l
 	}
-	l.Window.Start, l.Window.Mark = new(at), nil
+	l.Window.Start, l.Window.ConsumedAtOpen = new(at), nil
 	if l.Window.Applied != nil && *l.Window.Applied >= at {
 		l.Window.Applied = nil
 	}
@@ -148,9 +148,9 @@ func (p *Pass) open(stored, opened *Bucket) {
 // opens ends before the one that was stamped.
 func (p *Pass) revalidate(b *Bucket, ceilings []int64, at int64) {
 	boundary, bound := b.NextBoundary(at)
-	switch stored := b.Valid; {
+	switch stored := b.ValidUntil; {
 	case bound && (stored == nil || *stored <= at || *stored > boundary):
-		p.Valid = &boundary
+		p.ValidUntil = &boundary
 	case !bound && stored != nil:
 		p.Unbound = true
 	default:
@@ -159,13 +159,13 @@ func (p *Pass) revalidate(b *Bucket, ceilings []int64, at int64) {
 	p.pin(ceilings)
 }
 
-// take adds the takes of a demand, and returns what the limits have that are
+// charge adds the takes of a demand, and returns what the limits have that are
 // enforced. stored is the bucket as read, after as the pass leaves it.
-func (u *Use) take(stored, after *Bucket, demand Demand, now int64) (have []Shortage, err error) {
+func (u *Use) charge(stored, after *Bucket, demand Demand, now int64) (have []Shortage, err error) {
 	for i := range after.Limits {
 		limit := &after.Limits[i]
 		amount, demanded := demand[limit.Name]
-		take := Take{Limit: limit.Name, Consumed: amount, Debit: amount}
+		take := Charge{Limit: limit.Name, Consumed: amount, Debit: amount}
 		switch {
 		case limit.Name == WriteMeter:
 			take.Consumed, take.Debit = WriteCost, WriteCost
@@ -183,7 +183,7 @@ func (u *Use) take(stored, after *Bucket, demand Demand, now int64) (have []Shor
 		if limit.Consumed > MaxAmount-take.Consumed || limit.Balance < take.Debit-MaxAmount {
 			return nil, fmt.Errorf("%w: limit %s", ErrAmount, limit.Name)
 		}
-		u.Takes = append(u.Takes, take)
+		u.Charges = append(u.Charges, take)
 	}
 	return have, nil
 }

@@ -38,7 +38,7 @@ func (s stored) write(u *Use) bool {
 			return false
 		}
 	}
-	for _, take := range u.Takes {
+	for _, take := range u.Charges {
 		if take.Least != nil && s[take.Limit].Balance < *take.Least {
 			return false
 		}
@@ -46,7 +46,7 @@ func (s stored) write(u *Use) bool {
 	for _, c := range u.Changes {
 		s[c.Limit].Balance += c.Delta
 	}
-	for _, take := range u.Takes {
+	for _, take := range u.Charges {
 		s[take.Limit].Balance -= take.Debit
 		s[take.Limit].Consumed += take.Consumed
 	}
@@ -58,7 +58,7 @@ func useCase(r *rand.Rand) (b *Bucket, demand Demand, now int64) {
 	b, now = scheduledBucket(r)
 	b.Limits = append(b.Limits, meter(r.Int64N(1200_000)-100_000))
 	if r.IntN(2) == 0 {
-		b.Valid = new([]int64{0, b.Refilled, now, now + 3*day}[r.IntN(4)])
+		b.ValidUntil = new([]int64{0, b.RefilledAt, now, now + 3*day}[r.IntN(4)])
 	}
 	if r.IntN(10) == 0 {
 		b.Bypass = now + r.Int64N(3) - 1
@@ -70,7 +70,7 @@ func useCase(r *rand.Rand) (b *Bucket, demand Demand, now int64) {
 			l.Soft = now + r.Int64N(3) - 1
 		}
 		if r.IntN(3) > 0 {
-			demand[l.Name] = r.Int64N(Share(l.Base.Capacity, b.Count)/2 + 1)
+			demand[l.Name] = r.Int64N(Share(l.Base.Capacity, b.ShardCount)/2 + 1)
 		}
 	}
 	return b, demand, now
@@ -105,7 +105,7 @@ func TestUseHoldsAgainstOthers(t *testing.T) {
 			continue
 		}
 		written++
-		for _, take := range use.Takes {
+		for _, take := range use.Charges {
 			l := item[take.Limit]
 			if take.Least != nil && l.Balance < 0 {
 				t.Fatalf("seed %d: %s: %d left\n%s", seed, l.Name, l.Balance, showUse(use))
@@ -117,10 +117,10 @@ func TestUseHoldsAgainstOthers(t *testing.T) {
 		for _, c := range use.Changes {
 			l := *item[c.Limit]
 			if c.Restore {
-				l.Grant, l.TopUp = new(use.Count), 0
+				l.Grant, l.TopUp = new(use.ShardCount), 0
 			}
-			params, _ := l.Effective(use.Refilled)
-			if ceiling := l.Ceiling(b.Count, params.Capacity); (c.Delta > 0 || use.Valid != nil) && l.Grant != nil && l.Balance > ceiling {
+			params, _ := l.Effective(use.RefilledAt)
+			if ceiling := l.Ceiling(b.ShardCount, params.Capacity); (c.Delta > 0 || use.ValidUntil != nil) && l.Grant != nil && l.Balance > ceiling {
 				t.Fatalf("seed %d: %s: %d, at most %d\n%s", seed, l.Name, l.Balance, ceiling, showUse(use))
 			}
 		}
@@ -161,20 +161,20 @@ func checkUse(t *testing.T, seed uint64, b *Bucket, use *Use, demand Demand, now
 	t.Helper()
 	after := copyOf(b)
 	use.Apply(after)
-	if use.Refilled < now || use.Refilled <= b.Refilled || after.Refilled != use.Refilled {
-		t.Fatalf("seed %d: the time is %d, was %d: %s", seed, use.Refilled, b.Refilled, showUse(use))
+	if use.RefilledAt < now || use.RefilledAt <= b.RefilledAt || after.RefilledAt != use.RefilledAt {
+		t.Fatalf("seed %d: the time is %d, was %d: %s", seed, use.RefilledAt, b.RefilledAt, showUse(use))
 	}
-	if !after.WindowsLive(use.Refilled) || after.missedWindow(use.Refilled) {
+	if !after.WindowsLive(use.RefilledAt) || after.missedWindow(use.RefilledAt) {
 		t.Fatalf("seed %d: a window is not live: %s", seed, showUse(use))
 	}
-	boundary, bound := after.NextBoundary(use.Refilled)
-	if bound != (after.Valid != nil) || bound && (*after.Valid > boundary || *after.Valid <= use.Refilled) {
-		t.Fatalf("seed %d: valid until %v, boundary %d, %t: %s", seed, after.Valid, boundary, bound, showUse(use))
+	boundary, bound := after.NextBoundary(use.RefilledAt)
+	if bound != (after.ValidUntil != nil) || bound && (*after.ValidUntil > boundary || *after.ValidUntil <= use.RefilledAt) {
+		t.Fatalf("seed %d: valid until %v, boundary %d, %t: %s", seed, after.ValidUntil, boundary, bound, showUse(use))
 	}
-	if len(use.Takes) != len(demand)+1 {
+	if len(use.Charges) != len(demand)+1 {
 		t.Fatalf("seed %d: %v is asked for: %s", seed, demand, showUse(use))
 	}
-	for _, take := range use.Takes {
+	for _, take := range use.Charges {
 		l := b.Limit(take.Limit)
 		amount, free := demand[take.Limit], now < b.Bypass || now < l.Soft
 		if l.Kind() == Meter {
@@ -185,7 +185,7 @@ func checkUse(t *testing.T, seed uint64, b *Bucket, use *Use, demand Demand, now
 		}
 	}
 	for _, open := range use.Opens() {
-		if w := b.Limit(open.Limit).Window; w.live(open.Open.Start) || open.Open.Start != use.Refilled || !open.Restore || *open.Applied != open.Open.Start {
+		if w := b.Limit(open.Limit).Window; w.live(open.Open.Start) || open.Open.Start != use.RefilledAt || !open.Restore || *open.Applied != open.Open.Start {
 			t.Fatalf("seed %d: %s opens over %+v: %s", seed, open.Limit, w, showUse(use))
 		}
 	}

@@ -13,7 +13,7 @@ func showUse(u *Use) string {
 		return "none"
 	}
 	parts := []string{show(u.Pass), "| takes"}
-	for _, take := range u.Takes {
+	for _, take := range u.Charges {
 		text := fmt.Sprintf("%s %d", take.Limit, take.Consumed)
 		if take.Debit != take.Consumed {
 			text += fmt.Sprintf(" debit %d", take.Debit)
@@ -46,7 +46,7 @@ func showShort(have []Shortage) string {
 
 // valid gives a bucket a valid-until.
 func valid(b *Bucket, until int64) *Bucket {
-	b.Valid = &until
+	b.ValidUntil = &until
 	return b
 }
 
@@ -184,7 +184,7 @@ func TestPlanUse(t *testing.T) {
 			t.Errorf("%s:\n got %s, %s, %v\nwant %s", c.name, got, showShort(have), err, c.want)
 			continue
 		}
-		if use.ExpectRefilled != c.bucket.Refilled || use.ExpectValid != c.bucket.Valid || use.Count != c.bucket.Count {
+		if use.ExpectRefilledAt != c.bucket.RefilledAt || use.ExpectValidUntil != c.bucket.ValidUntil || use.ShardCount != c.bucket.ShardCount {
 			t.Errorf("%s: expects %+v", c.name, use.Pass)
 		}
 	}
@@ -310,7 +310,7 @@ func TestOpens(t *testing.T) {
 func TestUseOfAnEndlessWindow(t *testing.T) {
 	b := shardOf(0, 1, day, with(session("s", 5, 1000, 0, 1), func(l *Limit) { l.Window.Length = MaxTime }))
 	use, _, err := PlanUse(b, Demand{"s": 1}, day)
-	if err != nil || use.Valid == nil || *use.Valid != MaxTime {
+	if err != nil || use.ValidUntil == nil || *use.ValidUntil != MaxTime {
 		t.Errorf("%s, %v", showUse(use), err)
 	}
 }

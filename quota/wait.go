@@ -21,10 +21,10 @@ func (s Shortage) Short() bool { return s.Available < s.Requested }
 // shortage describes the i-th limit, as the use would find it.
 func (u *Use) shortage(stored, after *Bucket, i int, requested, now int64) Shortage {
 	limit := &after.Limits[i]
-	params, _ := limit.Effective(u.Refilled) // evaluated before, while the pass was planned
+	params, _ := limit.Effective(u.RefilledAt) // evaluated before, while the pass was planned
 	s := Shortage{
 		Limit: limit.Name, Requested: requested, Available: limit.Balance,
-		Capacity: params.Capacity, Ceiling: limit.Ceiling(after.Count, params.Capacity), Params: params,
+		Capacity: params.Capacity, Ceiling: limit.Ceiling(after.ShardCount, params.Capacity), Params: params,
 	}
 	if s.At = now; s.Short() {
 		at, ok := stored.admits(&stored.Limits[i], requested, now)
@@ -50,16 +50,16 @@ const (
 // Where a schedule turns thousands of times before the amount is there, the
 // time is how far the search came.
 func (b *Bucket) admits(l *Limit, amount, now int64) (at int64, ok bool) {
-	start, most := b.useTime(now), l.part(l.Schedule.most(l.Base), b.Count)
+	start, most := b.useTime(now), l.part(l.Schedule.most(l.Base), b.ShardCount)
 	from := start
 	for range maxStretches {
 		if b.gives(l, amount, from) {
 			return from, true
 		}
-		if kept := l.IsQuota() && l.Current(b.Refilled, from); amount > most && (!kept || l.Balance < amount) {
+		if kept := l.IsQuota() && l.Current(b.RefilledAt, from); amount > most && (!kept || l.Balance < amount) {
 			return 0, false
 		}
-		turn, turns := l.nextTurn(amount, b.Refilled, from)
+		turn, turns := l.nextTurn(amount, b.RefilledAt, from)
 		if at, drips := b.dripsTo(l, amount, from); drips && (!turns || at < turn) {
 			return at, true
 		}
@@ -107,10 +107,10 @@ func (l *Limit) nextTurn(amount, refilled, from int64) (turn int64, ok bool) {
 // dripped to an amount, if its parameters stay what they are at that instant.
 func (b *Bucket) dripsTo(l *Limit, amount, from int64) (at int64, ok bool) {
 	params, err := l.Effective(from)
-	if err != nil || l.Kind() != Dripping || amount > l.part(params.Capacity, b.Count) {
+	if err != nil || l.Kind() != Dripping || amount > l.part(params.Capacity, b.ShardCount) {
 		return 0, false
 	}
-	at, ok = dripsBy(amount-l.Balance, Share(params.Refill, b.Count), params.Period, b.Refilled)
+	at, ok = dripsBy(amount-l.Balance, Share(params.Refill, b.ShardCount), params.Period, b.RefilledAt)
 	return max(at, from), ok
 }
 

@@ -39,21 +39,21 @@ func randomResets(r *rand.Rand) Resets {
 // last passed at some time of 2026, and a time around that.
 func scheduledBucket(r *rand.Rand) (b *Bucket, now int64) {
 	year := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
-	b = &Bucket{Count: 1 << r.IntN(6), Refilled: year + r.Int64N(365*day)}
+	b = &Bucket{ShardCount: 1 << r.IntN(6), RefilledAt: year + r.Int64N(365*day)}
 	for i := range 1 + r.IntN(4) {
-		l := randomLimit(r, fmt.Sprint("l", i), b.Refilled)
+		l := randomLimit(r, fmt.Sprint("l", i), b.RefilledAt)
 		l.Schedule, l.Soft = randomSchedule(r), 0
 		if !l.Resets.Empty() {
 			l.Resets = randomResets(r)
 		}
 		b.Limits = append(b.Limits, l)
 	}
-	return b, b.Refilled + []int64{-1, 0, 1, r.Int64N(hour), r.Int64N(9 * day), -r.Int64N(hour)}[r.IntN(6)]
+	return b, b.RefilledAt + []int64{-1, 0, 1, r.Int64N(hour), r.Int64N(9 * day), -r.Int64N(hour)}[r.IntN(6)]
 }
 
 // randomAmount is more than a limit has, more often than not.
 func randomAmount(r *rand.Rand, b *Bucket, l *Limit) int64 {
-	share := Share(l.Base.Capacity, b.Count)
+	share := Share(l.Base.Capacity, b.ShardCount)
 	return []int64{r.Int64N(share + 1), max(0, l.Balance) + r.Int64N(share+1), share, r.Int64N(3*share + 1)}[r.IntN(4)]
 }
 
@@ -190,8 +190,8 @@ func TestUseOfTheLargest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := *use.Takes[0].Least, MaxAmount; got != want || use.Takes[0].Debit != want {
-		t.Errorf("at least %d, %+v", got, use.Takes[0])
+	if got, want := *use.Charges[0].Least, MaxAmount; got != want || use.Charges[0].Debit != want {
+		t.Errorf("at least %d, %+v", got, use.Charges[0])
 	}
 	for name, want := range map[string]int64{"owing": -MaxAmount + MaxAmount/60_000 + 1, "rolling": -2 * MaxAmount} {
 		s, is := short(t, b, name, MaxAmount, day)

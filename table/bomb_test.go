@@ -129,9 +129,9 @@ func TestCountedBombs(t *testing.T) {
 		"1 MB of edges":    strings.Repeat("s/1,s/2,", mega/8) + "s/3",
 		"an edge of 1 MB":  strings.Repeat("s", mega),
 	} {
-		usage := table.Item{table.MarkAttr(0): table.S("s/9"), table.RunsAttr(0): table.S(runs)}
+		usage := table.Item{table.PositionAttr(0): table.S("s/9"), table.RangesAttr(0): table.S(runs)}
 		var err error
-		used := allocated(func() { _, err = usage.Counted() })
+		used := allocated(func() { _, err = usage.SeenRecords() })
 		if !errors.Is(err, table.ErrItem) || len(err.Error()) > 100 || used > 4*mega {
 			t.Errorf("%s: %d bytes, %.200v", name, used, err)
 		}

@@ -22,8 +22,8 @@ const (
 	AttrBypass     = "bypass"
 	AttrCascade    = "cascade"
 	AttrParentID   = "parent_id"
-	AttrRefilled   = "rf"
-	AttrValid      = "vu"
+	AttrRefilledAt = "rf"
+	AttrValidUntil = "vu"
 	AttrSchedule   = "sched"
 	AttrResets     = "rsched"
 	AttrZone       = "sched_tz"
@@ -34,21 +34,21 @@ type Field string
 
 // Fields of a limit on a bucket item.
 const (
-	FieldBalance  Field = "tk"
-	FieldConsumed Field = "tc"
-	FieldCapacity Field = "cp"
-	FieldRefill   Field = "ra"
-	FieldPeriod   Field = "rp"
-	FieldSchedule Field = "sched"
-	FieldResets   Field = "rsched"
-	FieldStart    Field = "ws"
-	FieldLength   Field = "rsa"
-	FieldApplied  Field = "wa"
-	FieldMark     Field = "wtc"
-	FieldGrant    Field = "gc"
-	FieldTopUp    Field = "tu"
-	FieldSoft     Field = "soft"
-	FieldDivision Field = "div"
+	FieldBalance        Field = "tk"
+	FieldConsumed       Field = "tc"
+	FieldCapacity       Field = "cp"
+	FieldRefill         Field = "ra"
+	FieldPeriod         Field = "rp"
+	FieldSchedule       Field = "sched"
+	FieldResets         Field = "rsched"
+	FieldStart          Field = "ws"
+	FieldLength         Field = "rsa"
+	FieldApplied        Field = "wa"
+	FieldConsumedAtOpen Field = "wtc"
+	FieldGrant          Field = "gc"
+	FieldTopUp          Field = "tu"
+	FieldSoft           Field = "soft"
+	FieldDivision       Field = "div"
 
 	FieldResetCount Field = "rn" // how many resets an operator made
 )
@@ -114,12 +114,12 @@ func DecodeBucket(item Item) (*Bucket, error) {
 	}
 	r := reader{item: item}
 	b := &Bucket{Key: key, Item: item, Bucket: quota.Bucket{
-		Shard:    key.Shard,
-		Count:    r.count(),
-		Refilled: r.natural(AttrRefilled, quota.MaxTime),
-		Valid:    r.optional(AttrValid, quota.MaxTime),
-		Disabled: r.flag(AttrDisabled),
-		Bypass:   r.stamp(AttrBypass),
+		Shard:      key.Shard,
+		ShardCount: r.count(),
+		RefilledAt: r.natural(AttrRefilledAt, quota.MaxTime),
+		ValidUntil: r.optional(AttrValidUntil, quota.MaxTime),
+		Disabled:   r.flag(AttrDisabled),
+		Bypass:     r.stamp(AttrBypass),
 	}}
 	for _, name := range names {
 		limit, broken := r.limit(name)
@@ -224,10 +224,10 @@ func (r *reader) limit(name string) (limit quota.Limit, broken error) {
 	limit.Resets, unreset = r.resets(name)
 	if limit.Resets.Empty() && unreset == nil {
 		limit.Window = quota.Window{
-			Length:  1000 * r.natural(at(FieldLength), quota.MaxTime/1000),
-			Start:   r.optional(at(FieldStart), quota.MaxTime),
-			Applied: r.optional(at(FieldApplied), quota.MaxTime),
-			Mark:    r.optional(at(FieldMark), quota.MaxAmount),
+			Length:         1000 * r.natural(at(FieldLength), quota.MaxTime/1000),
+			Start:          r.optional(at(FieldStart), quota.MaxTime),
+			Applied:        r.optional(at(FieldApplied), quota.MaxTime),
+			ConsumedAtOpen: r.optional(at(FieldConsumedAtOpen), quota.MaxAmount),
 		}
 	}
 	return limit, cmp.Or(unscheduled, unreset)
@@ -368,9 +368,9 @@ func (b *Bucket) Fill() {
 	for name, value := range b.Key.Keys() {
 		b.Item[name] = S(value)
 	}
-	setNumber(AttrShardCount, int64(b.Count))
-	setNumber(AttrRefilled, b.Refilled)
-	setOptional(AttrValid, b.Valid)
+	setNumber(AttrShardCount, int64(b.ShardCount))
+	setNumber(AttrRefilledAt, b.RefilledAt)
+	setOptional(AttrValidUntil, b.ValidUntil)
 	for i := range b.Limits {
 		l := &b.Limits[i]
 		setNumber(Attr(l.Name, FieldBalance), l.Balance)
@@ -380,7 +380,7 @@ func (b *Bucket) Fill() {
 		if l.Kind() == quota.Session {
 			setOptional(Attr(l.Name, FieldStart), l.Window.Start)
 			setOptional(Attr(l.Name, FieldApplied), l.Window.Applied)
-			setOptional(Attr(l.Name, FieldMark), l.Window.Mark)
+			setOptional(Attr(l.Name, FieldConsumedAtOpen), l.Window.ConsumedAtOpen)
 		}
 	}
 }

@@ -71,7 +71,7 @@ func decode(t testing.TB, item table.Item) *table.Bucket {
 
 func TestDecodeBucket(t *testing.T) {
 	b := decode(t, item(nil))
-	if b.Key != key || b.Shard != 2 || b.Count != 4 || b.Refilled != 1796036376720 || *b.Valid != 0 || !b.Disabled || b.Broken != nil {
+	if b.Key != key || b.Shard != 2 || b.ShardCount != 4 || b.RefilledAt != 1796036376720 || *b.ValidUntil != 0 || !b.Disabled || b.Broken != nil {
 		t.Errorf("got %+v", b.Bucket)
 	}
 	var names []string
@@ -83,7 +83,7 @@ func TestDecodeBucket(t *testing.T) {
 	}
 	for name, want := range map[string]quota.Limit{
 		"_": {Balance: 30, Consumed: 9, Base: quota.Params{Capacity: 4000, Period: 1000}, Window: quota.Window{
-			Length: 3600_000, Start: new(int64(1796036376000)), Applied: new(int64(1796036375000)), Mark: new(int64(5)),
+			Length: 3600_000, Start: new(int64(1796036376000)), Applied: new(int64(1796036375000)), ConsumedAtOpen: new(int64(5)),
 		}},
 		"b_x_tk":    {Balance: 7, Consumed: 1, Base: quota.Params{Capacity: 8000, Period: 1000}, Grant: new(2), TopUp: 3},
 		"tokens.in": {Balance: -250, Consumed: 1250, Base: quota.Params{Capacity: 1000, Refill: 500, Period: 60_000}, Soft: 1},
@@ -150,15 +150,15 @@ func TestDecodeBucketDefaults(t *testing.T) {
 		"b_half_tk": table.N("5"), "b_other_cp": table.N("5"),
 	})
 	want := []quota.Limit{{Name: "rpm", Balance: 5, Base: quota.Params{Capacity: 10}}}
-	if b.Count != 1 || b.Refilled != 0 || b.Valid != nil || b.Disabled || !reflect.DeepEqual(b.Limits, want) {
+	if b.ShardCount != 1 || b.RefilledAt != 0 || b.ValidUntil != nil || b.Disabled || !reflect.DeepEqual(b.Limits, want) {
 		t.Errorf("got %+v", b.Bucket)
 	}
 }
 
 func TestDecodeBucketCountBelowOne(t *testing.T) {
 	for _, count := range []string{"0", "-4"} {
-		if b := decode(t, item(table.Item{"shard_count": table.N(count)})); b.Count != 1 {
-			t.Errorf("%s reads as %d", count, b.Count)
+		if b := decode(t, item(table.Item{"shard_count": table.N(count)})); b.ShardCount != 1 {
+			t.Errorf("%s reads as %d", count, b.ShardCount)
 		}
 	}
 }
@@ -225,7 +225,7 @@ func TestFillIsTheInverseOfDecode(t *testing.T) {
 func TestFillWritesWhatChanged(t *testing.T) {
 	b := decode(t, item(nil))
 	b.Item = b.Item.Clone()
-	b.Key.Shard, b.Shard, b.Count, b.Refilled, b.Valid = 3, 3, 8, 99, nil
+	b.Key.Shard, b.Shard, b.ShardCount, b.RefilledAt, b.ValidUntil = 3, 3, 8, 99, nil
 	b.Limit("tokens.in").Balance, b.Limit("tokens.in").Consumed = 11, 0
 	*b.Limit("b_x_tk") = quota.Limit{Name: "b_x_tk", Balance: 12, Resets: b.Limit("b_x_tk").Resets, Grant: new(8)}
 	b.Limit("_").Window = quota.Window{Length: 3600_000, Start: new(int64(7)), Applied: new(int64(7))}
@@ -365,7 +365,7 @@ func named(item table.Item, text string) bool {
 // fuzzBounds holds a decoded bucket to what the rules rely on.
 func fuzzBounds(t *testing.T, b *table.Bucket) {
 	t.Helper()
-	if b.Count < 1 || b.Shard < 0 || b.Refilled < 0 || b.Refilled > quota.MaxTime || len(b.Limits) == 0 {
+	if b.ShardCount < 1 || b.Shard < 0 || b.RefilledAt < 0 || b.RefilledAt > quota.MaxTime || len(b.Limits) == 0 {
 		t.Fatalf("%+v", b)
 	}
 	if b.Broken != nil && (!errors.Is(b.Broken, quota.ErrSchedule) || len(b.Broken.Error()) > 1000) {

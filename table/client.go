@@ -25,7 +25,7 @@ var ErrRequest = errors.New("no write that the table can make")
 type Client interface {
 	Store
 
-	// Take MUST charge a bucket in one atomic write, without reading anything
+	// Charge MUST charge a bucket in one atomic write, without reading anything
 	// first, if and only if the bucket exists, is neither disabled nor bypassed at
 	// Now, has an expiry after Now or none, a valid-until after Now or none, a write
 	// left on its write meter or the take is Hot, and of every limit that is
@@ -37,33 +37,33 @@ type Client interface {
 	// expired, and has the limits. Otherwise it MUST change nothing and return the
 	// item as it is. Of a limit that the bucket lacks it MUST NOT make any part. The
 	// error wraps ErrRequest where the take is not Sound.
-	Take(ctx context.Context, key Key, take Take) (Taken, error)
+	Charge(ctx context.Context, key Key, take FastCharge) (WriteResult, error)
 
 	// Use MUST write a pass as Store.Pass does, and in the same update the
 	// takes, if and only if also every balance is at least the take's Least, and
 	// every window that the use opens over is as it was read. An opened window's
 	// start MUST be stored as applied. expires is stored where the bucket has an
 	// expiry, which it must then still have; 0 leaves it.
-	Use(ctx context.Context, bucket *Bucket, use *quota.Use, expires int64) (Taken, error)
+	Use(ctx context.Context, bucket *Bucket, use *quota.Use, expires int64) (WriteResult, error)
 
 	// UseAll MUST write several uses, of different buckets, each as Use does, in
 	// one transaction: all of them or none. That others write to the buckets at
 	// the same time is none. A transaction that had landed is recognised when its
 	// answer was lost and it is sent again by the table's own client.
-	UseAll(ctx context.Context, uses []Using) (applied bool, err error)
+	UseAll(ctx context.Context, uses []PlannedUse) (applied bool, err error)
 
-	// Settle MUST make all corrections in one atomic update if and only if the
+	// Reconcile MUST make all corrections in one atomic update if and only if the
 	// bucket exists and, where one of them lifts a balance, the time of the last
 	// pass, the shard count, the valid-until and, where the bucket is Retermed,
 	// the terms are as read, and no balance is above its correction's Max.
-	Settle(ctx context.Context, bucket *Bucket, corrections []quota.Correction) (Taken, error)
+	Reconcile(ctx context.Context, bucket *Bucket, corrections []quota.Adjustment) (WriteResult, error)
 
-	// Tell MUST store the start of a session window and its length on a shard,
+	// PropagateWindow MUST store the start of a session window and its length on a shard,
 	// set the valid-until to 0 and remember the total consumed, if and only if the
 	// shard exists, its own window had ended by the start or it has none, and the
 	// balance can be told to be older: the bucket says which window it reflects,
 	// or was last passed before the start. It moves no tokens.
-	Tell(ctx context.Context, key Key, window Opened) (told bool, err error)
+	PropagateWindow(ctx context.Context, key Key, window OpenedWindow) (told bool, err error)
 
 	// Insert MUST put an item if and only if there is none at its key. A retry of
 	// an insert that had landed is reported as inserted as long as the item is
@@ -72,7 +72,7 @@ type Client interface {
 
 	// Amend MUST change an item that exists, if and only if what the amendment
 	// expects of it is so, and return the item as it is after that.
-	Amend(ctx context.Context, pk, sk string, amendment Amendment) (Taken, error)
+	Amend(ctx context.Context, pk, sk string, amendment Amendment) (WriteResult, error)
 
 	// Replace puts an item over whatever is at its key.
 	Replace(ctx context.Context, item Item) error
@@ -80,7 +80,7 @@ type Client interface {
 	// Remove MUST remove an item if and only if it is there, and what is expected of
 	// it is so, as with Amend. One whose answer was lost is not recognised: when it is
 	// sent again there is nothing to remove.
-	Remove(ctx context.Context, pk, sk string, expect ...Term) (removed bool, err error)
+	Remove(ctx context.Context, pk, sk string, expect ...NamedValue) (removed bool, err error)
 
 	// Items returns the items at keys, in their order, nil where there is none. A
 	// key may be there twice, and there may be any number. They MUST reflect every
@@ -97,8 +97,8 @@ type Client interface {
 	FindLevels(ctx context.Context, namespace, resource string) ([]ItemKey, error)
 }
 
-// Take is what a use takes of a bucket without looking at it.
-type Take struct {
+// FastCharge is what a use takes of a bucket without looking at it.
+type FastCharge struct {
 	Amounts map[string]int64 // millitokens by limit name, none negative
 	Now     int64            // epoch ms
 	Hot     bool             // the write meter may go into debt: someone else has just looked after the heat
@@ -107,7 +107,7 @@ type Take struct {
 
 // Sound reports what no take can ask for: an amount below 0 or beyond
 // quota.MaxAmount, and the write meter, which every take is charged by itself.
-func (t Take) Sound() error {
+func (t FastCharge) Sound() error {
 	for limit, amount := range t.Amounts {
 		if limit == quota.WriteMeter || amount < 0 || amount > quota.MaxAmount {
 			return fmt.Errorf("%w: the amount of limit %s", ErrRequest, shortened(limit))
@@ -116,35 +116,35 @@ func (t Take) Sound() error {
 	return nil
 }
 
-// Taken is what became of a write to a bucket.
-type Taken struct {
+// WriteResult is what became of a write to a bucket.
+type WriteResult struct {
 	Applied bool
 	Item    Item // as the write left it, or as it is where it was not applied; nil where there is none
 }
 
 // Bucket decodes the item, nil where there is none. The error wraps ErrItem or
 // ErrKey.
-func (t Taken) Bucket() (*Bucket, error) {
+func (t WriteResult) Bucket() (*Bucket, error) {
 	if t.Item == nil {
 		return nil, nil
 	}
 	return DecodeBucket(t.Item)
 }
 
-// Using is a use that was planned from a bucket, and what Client.Use stores as
+// PlannedUse is a use that was planned from a bucket, and what Client.Use stores as
 // its expiry, epoch seconds.
-type Using struct {
+type PlannedUse struct {
 	Bucket  *Bucket
 	Use     *quota.Use
 	Expires int64
 }
 
 // After is the bucket's item as the use leaves it where nobody else writes.
-func (u Using) After() Item {
+func (u PlannedUse) After() Item {
 	b := &Bucket{Key: u.Bucket.Key, Item: u.Bucket.Item.Clone(), Bucket: u.Bucket.Bucket}
 	b.Limits = slices.Clone(b.Limits)
 	u.Use.Apply(&b.Bucket)
-	for _, take := range u.Use.Takes {
+	for _, take := range u.Use.Charges {
 		l := b.Limit(take.Limit)
 		l.Balance, l.Consumed = l.Balance-take.Debit, l.Consumed+take.Consumed
 	}
@@ -155,8 +155,8 @@ func (u Using) After() Item {
 	return b.Item
 }
 
-// Opened is a session window that was opened on one shard.
-type Opened struct {
+// OpenedWindow is a session window that was opened on one shard.
+type OpenedWindow struct {
 	Limit  string
 	Start  int64 // epoch ms
 	Length int64 // milliseconds
@@ -166,7 +166,7 @@ type Opened struct {
 type Amendment struct {
 	Set    Item
 	Remove []string
-	Expect []Term // what the item must say; a nil value stands for an absent attribute
+	Expect []NamedValue // what the item must say; a nil value stands for an absent attribute
 }
 
 // ItemKey is the key of any item.
@@ -185,8 +185,8 @@ func (s Scope) Holds(key Key) bool {
 }
 
 // Lifts reports whether some balance is lifted by the corrections.
-func Lifts(corrections []quota.Correction) bool {
-	return slices.ContainsFunc(corrections, func(c quota.Correction) bool { return c.Limit != quota.WriteMeter && c.Balance > 0 })
+func Lifts(corrections []quota.Adjustment) bool {
+	return slices.ContainsFunc(corrections, func(c quota.Adjustment) bool { return c.Limit != quota.WriteMeter && c.Balance > 0 })
 }
 
 // Equal reports whether two items say the same. None says nothing.

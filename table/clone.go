@@ -9,7 +9,7 @@ import "github.com/shardquota/shardquota/quota"
 // holds at now.
 func NewShard(template *Bucket, shard, count int, now int64, fundings []quota.Funding) *Bucket {
 	b := &Bucket{Key: template.Key.At(shard), Item: template.Item.Clone(), Bucket: template.Bucket}
-	b.Shard, b.Count, b.Refilled = shard, count, now
+	b.Shard, b.ShardCount, b.RefilledAt = shard, count, now
 	b.Limits = append([]quota.Limit(nil), template.Limits...)
 	for _, funding := range fundings {
 		limit := b.Limit(funding.Limit)
@@ -19,13 +19,13 @@ func NewShard(template *Bucket, shard, count int, now int64, fundings []quota.Fu
 		}
 		if limit.Kind() == quota.Session && limit.Window.Start != nil {
 			limit.Window.Applied = limit.Window.Start
-			b.Refilled = max(b.Refilled, *limit.Window.Start)
+			b.RefilledAt = max(b.RefilledAt, *limit.Window.Start)
 		}
-		if limit.Window.Mark != nil {
-			limit.Window.Mark = new(int64(0))
+		if limit.Window.ConsumedAtOpen != nil {
+			limit.Window.ConsumedAtOpen = new(int64(0))
 		}
 	}
-	b.Valid = validFor(b, template.Valid, now)
+	b.ValidUntil = validFor(b, template.ValidUntil, now)
 	b.Fill()
 	return b
 }

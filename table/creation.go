@@ -12,9 +12,9 @@ import (
 
 // Creation is a new shard and what funds it.
 type Creation struct {
-	Bucket *Bucket         // the new shard, its Item complete
-	Moves  []quota.Funding // the fundings that are moves of more than nothing
-	Terms  []Term          // what shard 0 must still say of its limits; nil asks nothing
+	Bucket      *Bucket         // the new shard, its Item complete
+	Moves       []quota.Funding // the fundings that are moves of more than nothing
+	ConfigAttrs []NamedValue    // what shard 0 must still say of its limits; nil asks nothing
 }
 
 // Donor is one shard and everything that is moved off it.

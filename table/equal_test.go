@@ -68,15 +68,15 @@ func TestSameValue(t *testing.T) {
 
 func TestLifts(t *testing.T) {
 	for _, c := range []struct {
-		correction quota.Correction
+		correction quota.Adjustment
 		want       bool
 	}{
-		{quota.Correction{Limit: "rpm", Balance: 1}, true},
-		{quota.Correction{Limit: "rpm", Balance: 0, Consumed: -5}, false},
-		{quota.Correction{Limit: "rpm", Balance: -1}, false},
-		{quota.Correction{Limit: quota.WriteMeter, Balance: 1}, false},
+		{quota.Adjustment{Limit: "rpm", Balance: 1}, true},
+		{quota.Adjustment{Limit: "rpm", Balance: 0, Consumed: -5}, false},
+		{quota.Adjustment{Limit: "rpm", Balance: -1}, false},
+		{quota.Adjustment{Limit: quota.WriteMeter, Balance: 1}, false},
 	} {
-		if got := table.Lifts([]quota.Correction{{Limit: "x", Balance: -5}, c.correction}); got != c.want {
+		if got := table.Lifts([]quota.Adjustment{{Limit: "x", Balance: -5}, c.correction}); got != c.want {
 			t.Errorf("%+v: %t", c.correction, got)
 		}
 	}

@@ -27,8 +27,8 @@ func (b *Bucket) Image() *Image {
 	return &Image{Key: b.Key, Bucket: b.Bucket, whole: b}
 }
 
-// Whole decodes the whole item. The error wraps ErrJSON, ErrItem or ErrKey.
-func (i *Image) Whole() (*Bucket, error) {
+// DecodeFull decodes the whole item. The error wraps ErrJSON, ErrItem or ErrKey.
+func (i *Image) DecodeFull() (*Bucket, error) {
 	if i.whole != nil {
 		return i.whole, nil
 	}
@@ -78,7 +78,7 @@ func (d *Images) Decode(text []byte) (*Image, error) {
 		return image, nil
 	}
 	image := &Image{text: text}
-	b, err := image.Whole()
+	b, err := image.DecodeFull()
 	if err != nil {
 		return nil, err
 	}
@@ -290,9 +290,9 @@ func (d *Images) attribute(name []byte, kind byte, value []byte) bool {
 		return kind == 'S'
 	case AttrShardCount:
 		i.count, ok = number(kind, value, -maxCount, maxCount)
-	case AttrRefilled:
+	case AttrRefilledAt:
 		i.refilled, ok = number(kind, value, 0, quota.MaxTime)
-	case AttrValid:
+	case AttrValidUntil:
 		i.valid, ok = number(kind, value, -quota.MaxTime, quota.MaxTime)
 		i.isValid = true
 	case AttrDisabled:
@@ -380,8 +380,8 @@ func parsedDivision(value []byte) quota.Division {
 	switch string(value) {
 	case string(quota.Replicated):
 		return quota.Replicated
-	case string(quota.Gathered):
-		return quota.Gathered
+	case string(quota.Pooled):
+		return quota.Pooled
 	}
 	return quota.ParseDivision(string(value))
 }
@@ -404,7 +404,7 @@ func numberField(field []byte) int {
 		return numLength
 	case string(FieldApplied):
 		return numApplied
-	case string(FieldMark):
+	case string(FieldConsumedAtOpen):
 		return numMark
 	case string(FieldGrant):
 		return numGrant
@@ -447,10 +447,10 @@ func (d *Images) image(text []byte) *Image {
 		return nil
 	}
 	image := &Image{Key: key, text: text, Bucket: quota.Bucket{
-		Shard: key.Shard, Count: max(1, int(i.count)), Refilled: i.refilled, Disabled: i.isDisabled, Bypass: i.bypass,
+		Shard: key.Shard, ShardCount: max(1, int(i.count)), RefilledAt: i.refilled, Disabled: i.isDisabled, Bypass: i.bypass,
 	}}
 	if i.isValid {
-		image.Valid = d.point(i.valid)
+		image.ValidUntil = d.point(i.valid)
 	}
 	slices.SortFunc(i.limits, func(a, b scannedLimit) int { return strings.Compare(a.name, b.name) })
 	image.Limits = d.room(len(i.limits))
@@ -518,7 +518,7 @@ func (d *Images) fill(l *quota.Limit, s *scannedLimit) bool {
 	l.Window.Length = 1000 * s.number[numLength]
 	l.Window.Start = d.optional(s, numStart)
 	l.Window.Applied = d.optional(s, numApplied)
-	l.Window.Mark = d.optional(s, numMark)
+	l.Window.ConsumedAtOpen = d.optional(s, numMark)
 	return true
 }
 

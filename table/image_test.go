@@ -30,7 +30,7 @@ func bucketLines(t testing.TB) [][]byte {
 func sameImage(t testing.TB, d *Images, text []byte) (fast bool) {
 	t.Helper()
 	image, err := d.Decode(text)
-	want, wantErr := (&Image{text: text}).Whole()
+	want, wantErr := (&Image{text: text}).DecodeFull()
 	switch {
 	case (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error():
 		t.Errorf("%s: got %v, want %v", text, err, wantErr)
@@ -112,7 +112,7 @@ var dividedImages = []struct {
 	{image(`"b_x_div":{"S":"replicated"},` + drip), quota.Replicated, true, true},
 	{image(drip + `,"b_x_rsched":{"S":"1m0h0"},"b_x_div":{"S":"replicated"}`), quota.Replicated, false, true},
 	{image(drip + `,"b_x_rsa":{"N":"3600"},"b_x_div":{"S":"replicated"}`), quota.Replicated, false, true},
-	{image(drip + `,"b_x_div":{"S":"gathered"}`), quota.Gathered, false, true},
+	{image(drip + `,"b_x_div":{"S":"gathered"}`), quota.Pooled, false, true},
 	{image(drip + `,"b_x_div":{"S":"divided"}`), quota.Divided, false, true},
 	{image(drip + `,"b_x_div":{"S":""}`), quota.Divided, false, true},
 	{image(drip + `,"b_x_div":{"S":"Replicated"}`), "Replicated", false, true},
@@ -163,7 +163,7 @@ func BenchmarkImage(b *testing.B) {
 	b.Run("reference", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			if _, err := (&Image{text: lines[i%len(lines)]}).Whole(); err != nil {
+			if _, err := (&Image{text: lines[i%len(lines)]}).DecodeFull(); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -35,9 +35,9 @@ func (item Item) Flag(name string) bool {
 	return value != nil && value.Value
 }
 
-// Whole returns a number attribute; ok is false where there is none that is a
+// Int returns a number attribute; ok is false where there is none that is a
 // whole number of 64 bits.
-func (item Item) Whole(name string) (n int64, ok bool) {
+func (item Item) Int(name string) (n int64, ok bool) {
 	value, _ := item[name].(*types.AttributeValueMemberN)
 	if value == nil {
 		return 0, false

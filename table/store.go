@@ -85,7 +85,7 @@ type Store interface {
 // UsageResult is what became of an AddUsage.
 type UsageResult struct {
 	Applied bool
-	Counted map[int]Counted // what is counted by shard, where it was not applied
+	Seen    map[int]SeenRecords // what is counted by shard, where it was not applied
 }
 
 // Holds reports whether a pass is to find a limit's balance and consumption
@@ -93,7 +93,7 @@ type UsageResult struct {
 // that it changes, where it leaves the bucket's time as it is, so that the time
 // alone cannot keep it from being written twice.
 func Holds(pass *quota.Pass, change quota.Change) bool {
-	return pass.Exact && change.Restore || pass.Refilled <= pass.ExpectRefilled
+	return pass.Exact && change.Restore || pass.RefilledAt <= pass.ExpectRefilledAt
 }
 
 // PassResult is what became of a Pass.

@@ -48,17 +48,17 @@ type Usage struct {
 // expected to have counted, and which it has with these.
 type Source struct {
 	Shard int
-	Found Counted // as read; none where nothing was read, or nothing is there
-	Next  Counted // Found with the records of this usage
+	Found SeenRecords // as read; none where nothing was read, or nothing is there
+	Next  SeenRecords // Found with the records of this usage
 }
 
 // Follows returns the edge at which this usage's records begin, if they are one
 // run of which it is not known yet where the item's last one ends. Where that
 // is before the edge and meets it, they can be added without reading what is
 // there.
-func (s Source) Follows() (first Edge, ok bool) {
+func (s Source) Follows() (first Bound, ok bool) {
 	if len(s.Found) > 0 || len(s.Next) != 1 || s.Next[0].First.Total == "" {
-		return Edge{}, false
+		return Bound{}, false
 	}
 	return s.Next[0].First, true
 }

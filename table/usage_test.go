@@ -48,8 +48,8 @@ func TestParseUsage(t *testing.T) {
 	if want := map[string]string{"tokens.in": "1.5", "rpm": "-2"}; !maps.Equal(counters, want) {
 		t.Errorf("counters %v", counters)
 	}
-	if want := map[int]string{3: "0007"}; !maps.Equal(item.Marks(), want) {
-		t.Errorf("marks %v", item.Marks())
+	if want := map[int]string{3: "0007"}; !maps.Equal(item.LastPositions(), want) {
+		t.Errorf("marks %v", item.LastPositions())
 	}
 	if _, _, err := table.ParseUsage(table.Item{"PK": table.S(key.PK()), "SK": table.S("#STATE")}); !errors.Is(err, table.ErrKey) {
 		t.Errorf("a bucket: %v", err)
@@ -58,7 +58,7 @@ func TestParseUsage(t *testing.T) {
 
 // Nothing that this package writes on a usage item may be taken for a counter.
 func TestNoLabelCanCount(t *testing.T) {
-	names := []string{"PK", "SK", "ttl", "total_events", table.MarkAttr(0), table.MarkAttr(31), table.RunsAttr(0), ""}
+	names := []string{"PK", "SK", "ttl", "total_events", table.PositionAttr(0), table.PositionAttr(31), table.RangesAttr(0), ""}
 	for _, label := range hour.Labels() {
 		names = append(names, label[0])
 	}

@@ -18,8 +18,8 @@ type recorded struct {
 func whole(c *events.Change) (*recorded, error) {
 	r := &recorded{Change: c}
 	var err error
-	if r.New, err = c.New.Whole(); err == nil && c.Old != nil {
-		r.Old, err = c.Old.Whole()
+	if r.New, err = c.New.DecodeFull(); err == nil && c.Old != nil {
+		r.Old, err = c.Old.DecodeFull()
 	}
 	return r, err
 }
@@ -38,10 +38,10 @@ func change(before *table.Bucket, c *recorded) (*table.Bucket, error) {
 	regrant(after, before, c)
 	passed := pass(after, before, c)
 	for i := range after.Limits {
-		settle(&after.Limits[i], after.Refilled, c)
+		settle(&after.Limits[i], after.RefilledAt, c)
 	}
-	if passed || !passRecorded(c) && !same(c.Old.Valid, c.New.Valid) {
-		after.Valid = c.New.Valid
+	if passed || !passRecorded(c) && !same(c.Old.ValidUntil, c.New.ValidUntil) {
+		after.ValidUntil = c.New.ValidUntil
 	}
 	after.Fill()
 	return after, nil
@@ -83,7 +83,7 @@ func leaves(name string, to table.Item) bool {
 // rules.
 func accounted(name string) bool {
 	switch name {
-	case table.AttrRefilled, table.AttrValid, table.AttrShardCount:
+	case table.AttrRefilledAt, table.AttrValidUntil, table.AttrShardCount:
 		return true
 	}
 	_, field, ok := table.SplitAttr(name)
@@ -92,7 +92,7 @@ func accounted(name string) bool {
 	}
 	switch field {
 	case table.FieldBalance, table.FieldConsumed, table.FieldGrant, table.FieldTopUp,
-		table.FieldStart, table.FieldApplied, table.FieldMark:
+		table.FieldStart, table.FieldApplied, table.FieldConsumedAtOpen:
 		return true
 	}
 	return false
@@ -101,15 +101,15 @@ func accounted(name string) bool {
 // raise lets the shard count rise, never fall. A legacy quota's grant is
 // frozen at the size it has before.
 func raise(after, before *table.Bucket, c *recorded) {
-	if c.New.Count <= after.Count {
+	if c.New.ShardCount <= after.ShardCount {
 		return
 	}
-	for _, freeze := range quota.Freezes(&before.Bucket, c.Time) {
+	for _, freeze := range quota.FrozenGrants(&before.Bucket, c.Time) {
 		if limit := after.Limit(freeze.Limit); limit != nil {
 			limit.Grant = new(freeze.Grant)
 		}
 	}
-	after.Count = c.New.Count
+	after.ShardCount = c.New.ShardCount
 }
 
 // regrant has a quota count as granted its part where an operator's change did,
@@ -121,8 +121,8 @@ func regrant(after, before *table.Bucket, c *recorded) {
 	for i := range after.Limits {
 		limit := &after.Limits[i]
 		is := c.New.Limit(limit.Name)
-		if is != nil && is.Grant != nil && *is.Grant == c.New.Count && after.Regrants(limit.Name, &before.Bucket, c.Time) {
-			limit.Grant, limit.TopUp = new(after.Count), 0
+		if is != nil && is.Grant != nil && *is.Grant == c.New.ShardCount && after.Regrants(limit.Name, &before.Bucket, c.Time) {
+			limit.Grant, limit.TopUp = new(after.ShardCount), 0
 		}
 	}
 }
@@ -131,15 +131,15 @@ func regrant(after, before *table.Bucket, c *recorded) {
 // whether there was one that is later than the table's. A pass that is not is
 // one whose writer would have lost the lock.
 func pass(after, before *table.Bucket, c *recorded) bool {
-	if c.New.Refilled <= after.Refilled || !passRecorded(c) {
+	if c.New.RefilledAt <= after.RefilledAt || !passRecorded(c) {
 		return false
 	}
 	for i := range after.Limits {
-		reopen(&after.Limits[i], after.Count, before, c)
+		reopen(&after.Limits[i], after.ShardCount, before, c)
 	}
-	plan, err := quota.Materialise(&after.Bucket, nil, c.New.Refilled)
+	plan, err := quota.Materialise(&after.Bucket, nil, c.New.RefilledAt)
 	if err != nil {
-		plan = &quota.Pass{Refilled: c.New.Refilled}
+		plan = &quota.Pass{RefilledAt: c.New.RefilledAt}
 	}
 	plan.Apply(&after.Bucket)
 	copyDrips(after, before, c)
@@ -147,14 +147,14 @@ func pass(after, before *table.Bucket, c *recorded) bool {
 }
 
 // passRecorded reports whether a change holds a pass: a creation is one too.
-func passRecorded(c *recorded) bool { return c.Old == nil || c.Old.Refilled != c.New.Refilled }
+func passRecorded(c *recorded) bool { return c.Old == nil || c.Old.RefilledAt != c.New.RefilledAt }
 
 // copyDrips takes over the balance of a dripping limit that a recorded pass
 // left, before its consumption. What a pass of the aggregator credited since
 // the pass before is part of what this one credits, so that the two tables
 // agree again, also on what the writer made of its clock or an operator did.
 func copyDrips(after, before *table.Bucket, c *recorded) {
-	if c.Old == nil || before.Refilled < c.Old.Refilled || before.Count != c.Old.Count {
+	if c.Old == nil || before.RefilledAt < c.Old.RefilledAt || before.ShardCount != c.Old.ShardCount {
 		return
 	}
 	for i := range after.Limits {
@@ -177,7 +177,7 @@ func reopen(limit *quota.Limit, count int, before *table.Bucket, c *recorded) {
 		!same(is.Window.Start, limit.Window.Start) && is.Window.Start != nil
 	if opened {
 		later := limit.Window.Start == nil || *is.Window.Start > *limit.Window.Start
-		limit.Window.Start, limit.Window.Applied, limit.Window.Mark = is.Window.Start, is.Window.Applied, is.Window.Mark
+		limit.Window.Start, limit.Window.Applied, limit.Window.ConsumedAtOpen = is.Window.Start, is.Window.Applied, is.Window.ConsumedAtOpen
 		if !later {
 			return // an operator ended the window: the next use opens another
 		}
@@ -185,7 +185,7 @@ func reopen(limit *quota.Limit, count int, before *table.Bucket, c *recorded) {
 	if !opened && !operatorReset(limit.Name, before, c) {
 		return
 	}
-	params, err := limit.Effective(c.New.Refilled)
+	params, err := limit.Effective(c.New.RefilledAt)
 	if err != nil {
 		return
 	}
@@ -241,7 +241,7 @@ func settle(limit *quota.Limit, refilled int64, c *recorded) {
 func overtaken(limit *quota.Limit, refilled int64, is *quota.Limit, c *recorded) bool {
 	switch limit.Kind() {
 	case quota.Calendar:
-		return !limit.Current(c.New.Refilled, refilled)
+		return !limit.Current(c.New.RefilledAt, refilled)
 	case quota.Session:
 		return is.Window.Start != nil && limit.Window.Start != nil && *is.Window.Start < *limit.Window.Start
 	}
@@ -264,8 +264,8 @@ func propagate(window *quota.Window, was, is quota.Window, consumed int64) {
 		return
 	}
 	window.Start = is.Start
-	if is.Mark != nil {
-		window.Mark = &consumed
+	if is.ConsumedAtOpen != nil {
+		window.ConsumedAtOpen = &consumed
 	}
 }
 

@@ -38,7 +38,7 @@ func newDriver(store *memory.Store) *driver {
 		if err != nil {
 			continue
 		}
-		for shard, mark := range item.Marks() {
+		for shard, mark := range item.LastPositions() {
 			id := itemID{key.At(shard).PK(), table.StateSK}
 			d.applied[id] = max(d.applied[id], mark)
 		}
@@ -53,7 +53,7 @@ func (d *driver) apply(ctx context.Context, x aggregator.Delivery) (driven aggre
 		return x, false, nil
 	}
 	id, ok := identify(x.Record)
-	mark, err := events.Mark(x.Record.Stream, x.Record.Sequence)
+	mark, err := events.StreamPosition(x.Record.Stream, x.Record.Sequence)
 	if !ok || err != nil || mark <= d.applied[id] {
 		return x, false, nil // a record that cannot be placed changes nothing here
 	}
@@ -120,11 +120,11 @@ func (d *driver) rewrite(ctx context.Context, made *events.Change) (*events.Chan
 // Where the aggregator doubled the bucket since, the clients of the recording
 // did not know: they go on as if it had not, and must not make it hot again.
 func asCounted(b, recorded *table.Bucket) *table.Bucket {
-	if recorded == nil || recorded.Count >= b.Count {
+	if recorded == nil || recorded.ShardCount >= b.ShardCount {
 		return b
 	}
 	counted := new(*b)
-	counted.Count = recorded.Count
+	counted.ShardCount = recorded.ShardCount
 	return counted
 }
 
@@ -136,7 +136,7 @@ func (d *driver) create(ctx context.Context, c *recorded) (*table.Bucket, error)
 	if err != nil || zero == nil || c.New.Broken != nil {
 		return c.New, err
 	}
-	count, now := max(zero.Count, c.New.Count), c.New.Refilled
+	count, now := max(zero.ShardCount, c.New.ShardCount), c.New.RefilledAt
 	if !quota.IsCount(count) {
 		return c.New, nil
 	}
@@ -149,7 +149,7 @@ func (d *driver) create(ctx context.Context, c *recorded) (*table.Bucket, error)
 		return c.New, nil // its schedule cannot be evaluated: take it as recorded
 	}
 	shard := &table.Bucket{Key: c.New.Key, Item: c.New.Item.Clone(), Bucket: c.New.Bucket}
-	shard.Count = count
+	shard.ShardCount = count
 	shard.Limits = append([]quota.Limit(nil), c.New.Limits...)
 	for _, f := range fundings {
 		limit := shard.Limit(f.Limit)

@@ -76,7 +76,7 @@ func FuzzReplay(f *testing.F) {
 		if err != nil {
 			t.Fatalf("in batches of %d: %v", 1+int(batch), err)
 		}
-		if len(records) <= table.MaxRuns && inOrder(records) { // beyond, some gaps in usage may be given up, which depends on the order
+		if len(records) <= table.MaxRanges && inOrder(records) { // beyond, some gaps in usage may be given up, which depends on the order
 			sameResult(t, setting{batch: 1 + int(batch), redeliver: redeliver}, again, items)
 		}
 	})
@@ -100,7 +100,7 @@ func inOrder(records []events.Record) bool {
 	last := map[itemID]string{}
 	for _, record := range records {
 		id, _ := identify(record)
-		mark, _ := events.Mark(record.Stream, record.Sequence)
+		mark, _ := events.StreamPosition(record.Stream, record.Sequence)
 		if mark < last[id] {
 			return false
 		}
@@ -128,7 +128,7 @@ func chained(records []events.Record) bool {
 }
 
 func dumped(i *table.Image) string {
-	b, err := i.Whole()
+	b, err := i.DecodeFull()
 	if err != nil {
 		return err.Error()
 	}
@@ -207,7 +207,7 @@ func fuzzReport(t *testing.T, records []events.Record, report *Report) {
 	for _, row := range report.Ledger {
 		fuzzLedger(t, row)
 	}
-	if len(records) <= table.MaxRuns && chained(records) {
+	if len(records) <= table.MaxRanges && chained(records) {
 		fuzzUsage(t, records, report)
 	}
 	var text, machine bytes.Buffer
@@ -261,10 +261,10 @@ func consumption(records []events.Record) (sums map[string]*big.Int, fits bool) 
 	seen := map[string]bool{}
 	for _, record := range records {
 		change, err := events.Decode(record)
-		if err != nil || change == nil || seen[change.New.Key.PK()+" "+change.Mark] {
+		if err != nil || change == nil || seen[change.New.Key.PK()+" "+change.StreamPosition] {
 			continue
 		}
-		seen[change.New.Key.PK()+" "+change.Mark] = true
+		seen[change.New.Key.PK()+" "+change.StreamPosition] = true
 		for limit, amount := range change.Consumed() {
 			if !table.CanCount(limit) {
 				continue

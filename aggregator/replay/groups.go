@@ -50,7 +50,7 @@ func (g *groups) audit(ctx context.Context, store table.Store) (rows []LedgerRow
 		return cmp.Or(aggregator.CompareGroups(a.Group, b.Group), cmp.Compare(a.Row.Limit, b.Row.Limit))
 	})
 	slices.SortFunc(spreads, func(a, b SpreadRow) int {
-		return cmp.Or(aggregator.CompareGroups(a.Group, b.Group), cmp.Compare(a.Spread.Limit, b.Spread.Limit))
+		return cmp.Or(aggregator.CompareGroups(a.Group, b.Group), cmp.Compare(a.DivisionSummary.Limit, b.DivisionSummary.Limit))
 	})
 	return rows, spreads, nil
 }
@@ -58,7 +58,7 @@ func (g *groups) audit(ctx context.Context, store table.Store) (rows []LedgerRow
 func spreadsOf(group table.Group, shards []*quota.Bucket, now int64) []SpreadRow {
 	var rows []SpreadRow
 	for _, name := range limits(shards, func(l *quota.Limit) bool { return l.Division != quota.Divided }) {
-		if spread, ok, err := quota.SpreadOf(name, shards, now); ok && err == nil {
+		if spread, ok, err := quota.Summarize(name, shards, now); ok && err == nil {
 			rows = append(rows, SpreadRow{group, spread})
 		}
 	}
@@ -75,7 +75,7 @@ func shardsOf(ctx context.Context, store table.Store, group table.Group) ([]*quo
 		if b != nil {
 			shards = append(shards, &b.Bucket)
 		}
-		if shard == 0 && b != nil && b.Count == 1 {
+		if shard == 0 && b != nil && b.ShardCount == 1 {
 			break // the common case, at one read
 		}
 	}

@@ -57,7 +57,7 @@ func (w *watcher) before(x aggregator.Delivery) (err error) {
 		}
 	}
 	if x.Change != nil && x.Change.Old != nil && w.last[key] == nil {
-		w.last[key], err = x.Change.Old.Whole() // the driver puts it there first
+		w.last[key], err = x.Change.Old.DecodeFull() // the driver puts it there first
 	}
 	return err
 }

@@ -52,7 +52,7 @@ func sameItem(a, b *table.Image) bool {
 }
 
 func itemOf(i *table.Image) table.Item {
-	b, err := i.Whole()
+	b, err := i.DecodeFull()
 	if err != nil {
 		return nil
 	}

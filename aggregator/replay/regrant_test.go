@@ -23,7 +23,7 @@ func TestALimitBecomesAQuota(t *testing.T) {
 		c.count = 2
 		at := func(field table.Field) string { return table.Attr("calls", field) }
 		c.update(c.read(0), func(b *table.Bucket) {
-			b.Count = 2
+			b.ShardCount = 2
 			b.Item[at(table.FieldResets)], b.Item[at(table.FieldRefill)] = table.S("-"), table.N("8000")
 			b.Item[at(table.FieldCapacity)], b.Item[at(table.FieldDivision)] = table.N("8000"), table.S(string(quota.Replicated))
 		})
@@ -32,7 +32,7 @@ func TestALimitBecomesAQuota(t *testing.T) {
 		c.update(c.read(0), func(b *table.Bucket) {
 			delete(b.Item, at(table.FieldResets)) // the item's hold
 			b.Item[at(table.FieldRefill)] = table.N("0")
-			b.Limit("calls").Grant, b.Valid = &x.grant, new(int64(0))
+			b.Limit("calls").Grant, b.ValidUntil = &x.grant, new(int64(0))
 		})
 		report, items := setting{batch: 10, preload: preload}.run(t, c.records)
 		for _, item := range items {

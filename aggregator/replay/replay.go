@@ -157,7 +157,7 @@ func (r *Replay) once(ctx context.Context, batch []aggregator.Delivery, drive bo
 			}
 		}
 		r.dry()
-		if err := r.process(ctx, batch[i:i+1], r.Aggregator.Tend); err != nil {
+		if err := r.process(ctx, batch[i:i+1], r.Aggregator.Maintain); err != nil {
 			return err
 		}
 	}

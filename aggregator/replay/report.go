@@ -48,7 +48,7 @@ type LedgerRow struct {
 // SpreadRow is how a limit that says a division is divided at the end of a replay.
 type SpreadRow struct {
 	Group table.Group
-	quota.Spread
+	quota.DivisionSummary
 }
 
 func newReport(dry bool) *Report {

@@ -41,8 +41,8 @@ func newClient(t testing.TB, seed uint64, calls int) *client {
 		table.AttrEntityID: table.S("acme"), table.AttrResource: table.S("gpt-4"),
 		table.AttrShardCount: table.N("1"), table.AttrResets: table.S(hour),
 		table.Attr("rpm", table.FieldResets): table.S("-"),
-		table.AttrRefilled:                   table.N(fmt.Sprint(c.now)),
-		table.AttrValid:                      table.N(fmt.Sprint(c.now + 60_000)),
+		table.AttrRefilledAt:                 table.N(fmt.Sprint(c.now)),
+		table.AttrValidUntil:                 table.N(fmt.Sprint(c.now + 60_000)),
 	}
 	limit := func(name string, capacity, refill, period int) {
 		for field, value := range map[table.Field]int{
@@ -106,7 +106,7 @@ func (c *client) step() {
 	case 0:
 		c.double()
 	case 1:
-		c.update(c.read(0), func(b *table.Bucket) { b.Valid = new(int64(0)) })
+		c.update(c.read(0), func(b *table.Bucket) { b.ValidUntil = new(int64(0)) })
 	case 2:
 		c.now += 60_000
 	case 3:
@@ -123,7 +123,7 @@ func (c *client) acquire(shard int, amount int64) {
 	if b == nil {
 		b = c.create(shard)
 	}
-	if fits(b, amount) && *b.Valid > c.now {
+	if fits(b, amount) && *b.ValidUntil > c.now {
 		c.update(b, func(b *table.Bucket) { take(b, amount) })
 		return
 	}
@@ -151,7 +151,7 @@ func (c *client) pass(b *table.Bucket, amount int64) {
 	c.update(b, func(b *table.Bucket) {
 		pass.Apply(&b.Bucket)
 		boundary, _ := b.NextBoundary(c.now)
-		b.Valid = &boundary
+		b.ValidUntil = &boundary
 		if fits(b, amount) {
 			take(b, amount)
 		}
@@ -169,7 +169,7 @@ func (c *client) topUp(b *table.Bucket, amount int64) {
 		limit := b.Limit("calls")
 		limit.Balance += amount
 		limit.TopUp += amount
-		b.Valid = new(int64(0))
+		b.ValidUntil = new(int64(0))
 	})
 }
 
@@ -182,7 +182,7 @@ func (c *client) double() {
 	c.count *= 2
 	for shard := range c.count / 2 {
 		if b := c.read(shard); b != nil {
-			c.update(b, func(b *table.Bucket) { b.Count = c.count })
+			c.update(b, func(b *table.Bucket) { b.ShardCount = c.count })
 		}
 	}
 }

@@ -293,7 +293,7 @@ func (s recounting) AddUsage(ctx context.Context, usage table.Usage) (table.Usag
 	}
 	for i := range usage.Sources {
 		source := &usage.Sources[i]
-		source.Found = result.Counted[source.Shard]
+		source.Found = result.Seen[source.Shard]
 		source.Next = source.Found.With(source.Next...)
 	}
 	return s.Store.AddUsage(ctx, usage)

@@ -41,7 +41,7 @@ func (s *soak) complete() {
 		if c.refreshed(0); c.window > 0 {
 			continue // what its other shards hold is of windows that have ended
 		}
-		for shard := range zero.Count {
+		for shard := range zero.ShardCount {
 			if err := c.create(s.Context(), shard); err != nil {
 				s.Fatal(err)
 			}

@@ -223,7 +223,7 @@ func (c *customer) refresh(ctx context.Context, found item) error {
 		return c.open(ctx, b, now)
 	}
 	pass, err := quota.Materialise(&b.Bucket, nil, now)
-	if err != nil || len(pass.Changes) == 0 && pass.Valid == nil {
+	if err != nil || len(pass.Changes) == 0 && pass.ValidUntil == nil {
 		return err
 	}
 	_, err = c.store.Pass(ctx, b, pass)
@@ -233,22 +233,22 @@ func (c *customer) refresh(ctx context.Context, found item) error {
 // open starts a window on a shard, unless someone has, and tells the others.
 func (c *customer) open(ctx context.Context, b *table.Bucket, now int64) error {
 	u, l := newUpdate(), b.Limit("calls")
-	now = max(now, b.Refilled+1)
-	u.require("%s = %s", u.name("rf"), u.number(b.Refilled))
-	u.require("%s = %s", u.name("shard_count"), u.number(int64(b.Count)))
+	now = max(now, b.RefilledAt+1)
+	u.require("%s = %s", u.name("rf"), u.number(b.RefilledAt))
+	u.require("%s = %s", u.name("shard_count"), u.number(int64(b.ShardCount)))
 	u.require("%s = %s", u.name("b_calls_tk"), u.number(l.Balance))
 	u.set("rf", now)
 	u.set("vu", now+c.window.Milliseconds())
 	u.set("b_calls_ws", now)
 	u.set("b_calls_wa", now)
 	u.set("b_calls_wtc", l.Consumed)
-	u.set("b_calls_gc", int64(b.Count))
-	u.set("b_calls_tk", l.Base.Capacity/int64(b.Count))
+	u.set("b_calls_gc", int64(b.ShardCount))
+	u.set("b_calls_tk", l.Base.Capacity/int64(b.ShardCount))
 	u.set("b_wcu_tk", 1_000_000)
 	if _, done, err := u.apply(ctx, c, b.Shard); err != nil || !done {
 		return err
 	}
-	for shard := range b.Count {
+	for shard := range b.ShardCount {
 		if shard == b.Shard {
 			continue
 		}
@@ -293,26 +293,26 @@ func (c *customer) double(ctx context.Context) error {
 func (c *customer) create(ctx context.Context, shard int) error {
 	for range 2 {
 		zero, err := c.store.Read(ctx, c.group.At(0))
-		if err != nil || shard >= zero.Count {
+		if err != nil || shard >= zero.ShardCount {
 			return err
 		}
 		now := time.Now().UnixMilli()
-		family, err := c.store.RaiseAndRead(ctx, c.group, zero.Count, now)
-		if err != nil || family[0].Bucket.Count != zero.Count || family[shard].Bucket != nil {
+		family, err := c.store.RaiseAndRead(ctx, c.group, zero.ShardCount, now)
+		if err != nil || family[0].Bucket.ShardCount != zero.ShardCount || family[shard].Bucket != nil {
 			return err
 		}
 		for _, b := range table.Buckets(family) {
-			now = max(now, b.Refilled)
+			now = max(now, b.RefilledAt)
 		}
 		if zero = family[0].Bucket; !zero.WindowsLive(now) {
 			return c.refresh(ctx, item(zero.Item))
 		}
-		fundings, err := quota.Fund(&zero.Bucket, table.Buckets(family), shard, zero.Count, now)
+		fundings, err := quota.Fund(&zero.Bucket, table.Buckets(family), shard, zero.ShardCount, now)
 		if err != nil {
 			return err
 		}
 		outcome, err := c.store.Create(ctx, table.Creation{
-			Bucket: table.NewShard(zero, shard, zero.Count, now, fundings), Moves: quota.Moves(fundings), Terms: zero.Terms(),
+			Bucket: table.NewShard(zero, shard, zero.ShardCount, now, fundings), Moves: quota.Moves(fundings), ConfigAttrs: zero.ConfigAttrs(),
 		})
 		if err != nil && !errors.Is(err, table.ErrRetry) || outcome != table.DonorChanged {
 			return err

@@ -116,9 +116,9 @@ type throttled struct {
 	amend, insert bool
 }
 
-func (f throttled) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (table.Taken, error) {
+func (f throttled) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (table.WriteResult, error) {
 	if f.amend && strings.HasPrefix(sk, "#CONFIG") {
-		return table.Taken{}, errors.New("throttled")
+		return table.WriteResult{}, errors.New("throttled")
 	}
 	return f.Client.Amend(ctx, pk, sk, amendment)
 }
@@ -234,7 +234,7 @@ func TestBucketThatCannotBeRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if capacity, _ := items[0].Whole("b_requests_cp"); capacity != step.capacity || items[0].Flag(table.AttrDisabled) != (step.stored == two) {
+		if capacity, _ := items[0].Int("b_requests_cp"); capacity != step.capacity || items[0].Flag(table.AttrDisabled) != (step.stored == two) {
 			t.Errorf("%s: the other bucket is %v", step.kind, items[0])
 		}
 	}

@@ -173,15 +173,15 @@ func divided(t *testing.T) ([]events.Record, *memory.Store) {
 	t.Helper()
 	store, w := memory.New(), &written{T: t, now: time.Date(2026, 11, 30, 10, 0, 0, 0, time.UTC)}
 	store.Watch(w.write)
-	l, err := limiter.New(t.Context(), store.Client(), limiter.NamespaceID("ns1"), limiter.Draws(quota.MaxShards), limiter.Clock(func() time.Time { return w.now }))
+	l, err := limiter.New(t.Context(), store.Client(), limiter.NamespaceID("ns1"), limiter.ShardAttempts(quota.MaxShards), limiter.Clock(func() time.Time { return w.now }))
 	if err != nil {
 		t.Fatal(err)
 	}
 	burst, tokens := limiter.PerMinute("burst", 400), limiter.Quota("tokens", 1000, "0 0 1 * *")
-	burst.Division, tokens.Division = quota.Replicated, quota.Gathered
+	burst.Division, tokens.Division = quota.Replicated, quota.Pooled
 	burst.Schedule = []quota.Entry{{Cron: "* 0-5 * * *", Scale: 500}}
 	session := limiter.Session("session", 900, 5*time.Hour)
-	session.Division = quota.Gathered
+	session.Division = quota.Pooled
 	if err := l.SetLimits(t.Context(), limiter.ForResource("gpt-4"), burst, tokens, session); err != nil {
 		t.Fatal(err)
 	}
@@ -252,8 +252,8 @@ func TestRedactedDivisions(t *testing.T) {
 	}
 	limits := levels[0].Limits
 	if len(limits) != 3 || limits[0].Division != quota.Replicated || len(limits[0].Schedule) != 1 ||
-		limits[1].Division != quota.Gathered || limits[1].Window != 5*time.Hour ||
-		limits[2].Division != quota.Gathered || !slices.Equal(limits[2].Resets, []string{"0 0 1 * *"}) {
+		limits[1].Division != quota.Pooled || limits[1].Window != 5*time.Hour ||
+		limits[2].Division != quota.Pooled || !slices.Equal(limits[2].Resets, []string{"0 0 1 * *"}) {
 		t.Errorf("redacted, the limits are %+v", limits)
 	}
 }

@@ -52,7 +52,7 @@ func newBooks(s *system) books {
 // before its last pass, or the start of the window that it reflects.
 func (s *system) periodOf(b *table.Bucket) int64 {
 	if !s.kind.session {
-		return b.Refilled - b.Refilled%hour
+		return b.RefilledAt - b.RefilledAt%hour
 	}
 	if applied := b.Limit(day).Window.Applied; applied != nil {
 		return *applied
@@ -76,7 +76,7 @@ func (s *system) period(b *table.Bucket) *allowance {
 // watch sees every write to a bucket.
 func (s *system) watch(old, b *table.Bucket) {
 	s.period(b)
-	s.lead = max(s.lead, b.Refilled-s.table.Now)
+	s.lead = max(s.lead, b.RefilledAt-s.table.Now)
 	was, now := s.last[b.Shard], s.holding(b)
 	s.held[was.period] -= was.day
 	s.held[now.period] += now.day
@@ -84,7 +84,7 @@ func (s *system) watch(old, b *table.Bucket) {
 	switch {
 	case old == nil && b.Shard > 0:
 		s.created(b)
-	case old != nil && old.Count < b.Count:
+	case old != nil && old.ShardCount < b.ShardCount:
 		s.rounding++
 	}
 }
@@ -93,8 +93,8 @@ func (s *system) watch(old, b *table.Bucket) {
 // where it needs that.
 func (s *system) holding(b *table.Bucket) holding {
 	h := holding{s.periodOf(b), b.Limit(day).Balance, b.Limit(rpm).Balance}
-	if b.Valid != nil && *b.Valid == 0 {
-		h.rpm = min(h.rpm, quota.Share(b.Limit(rpm).Base.Capacity, b.Count))
+	if b.ValidUntil != nil && *b.ValidUntil == 0 {
+		h.rpm = min(h.rpm, quota.Share(b.Limit(rpm).Base.Capacity, b.ShardCount))
 	}
 	return h
 }
@@ -103,8 +103,8 @@ func (s *system) holding(b *table.Bucket) holding {
 // gives up for it. A creator whose clock is behind lets it drip from there.
 func (s *system) created(b *table.Bucket) {
 	l := b.Limit(rpm)
-	late := max(0, s.table.Now-b.Refilled)
-	s.extra += l.Balance + late*quota.Share(l.Base.Refill, b.Count)/l.Base.Period
+	late := max(0, s.table.Now-b.RefilledAt)
+	s.extra += l.Balance + late*quota.Share(l.Base.Refill, b.ShardCount)/l.Base.Period
 	s.rounding += 2
 }
 
@@ -113,8 +113,8 @@ func (s *system) created(b *table.Bucket) {
 func (s *system) retermed(capacity int64) {
 	s.tank.advance(s.table.Now)
 	for _, b := range s.table.Shards(acme) {
-		since := max(0, s.table.Now-b.Refilled)
-		faster := quota.Share(capacity, b.Count) - quota.Share(b.Limit(rpm).Base.Refill, b.Count)
+		since := max(0, s.table.Now-b.RefilledAt)
+		faster := quota.Share(capacity, b.ShardCount) - quota.Share(b.Limit(rpm).Base.Refill, b.ShardCount)
 		s.extra += max(0, since*faster/minute)
 		s.rounding += 2
 	}
@@ -170,8 +170,8 @@ func (b *books) Pass(ctx context.Context, read *table.Bucket, pass *quota.Pass) 
 	result, err := b.Store.Pass(ctx, read, pass)
 	if result.Applied {
 		after := b.stored(read.Key)
-		b.drips(read, before, after, pass.Count)
-		b.quota(read, before, after, pass.Count)
+		b.drips(read, before, after, pass.ShardCount)
+		b.quota(read, before, after, pass.ShardCount)
 	}
 	return result, err
 }
@@ -188,7 +188,7 @@ func (b *books) stored(key table.Key) *table.Bucket {
 // ceiling as the pass read it.
 func (b *books) drips(read, before, after *table.Bucket, count int) {
 	l := before.Limit(rpm)
-	dripped := (after.Refilled-before.Refilled)*quota.Share(l.Base.Refill, count)/l.Base.Period - 1
+	dripped := (after.RefilledAt-before.RefilledAt)*quota.Share(l.Base.Refill, count)/l.Base.Period - 1
 	room := quota.Share(l.Base.Capacity, count) - read.Limit(rpm).Balance
 	if gain := after.Limit(rpm).Balance - l.Balance; gain < min(dripped, room) {
 		b.sys.fail("shard %d gained %d where %d dripped and there was room for %d", read.Shard, gain, dripped, room)
@@ -204,8 +204,8 @@ func (b *books) quota(read, before, after *table.Bucket, count int) {
 	period := b.sys.period(after)
 	if b.sys.periodOf(before) != b.sys.periodOf(after) {
 		share := quota.Share(l.Base.Capacity, count)
-		if l.Window.Mark != nil {
-			share -= max(0, l.Consumed-*l.Window.Mark)
+		if l.Window.ConsumedAtOpen != nil {
+			share -= max(0, l.Consumed-*l.Window.ConsumedAtOpen)
 		}
 		if got := after.Limit(day).Balance; got != share-meanwhile {
 			b.sys.fail("shard %d was restored to %d of %d less %d", read.Shard, got, share, meanwhile)
@@ -214,7 +214,7 @@ func (b *books) quota(read, before, after *table.Bucket, count int) {
 		return
 	}
 	fall := before.Limit(day).Balance - after.Limit(day).Balance
-	if over := l.Balance - l.Ceiling(read.Count, l.Base.Capacity); fall > max(0, over) {
+	if over := l.Balance - l.Ceiling(read.ShardCount, l.Base.Capacity); fall > max(0, over) {
 		b.sys.fail("shard %d lost %d, and held %d too much", read.Shard, fall, over)
 	}
 	period.lost += fall

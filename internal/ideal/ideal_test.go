@@ -69,7 +69,7 @@ func TestModel(t *testing.T) {
 					t.Fatalf("seed %d: %s\n%s", seed, wrong, text(steps))
 				}
 				t.Logf("seed %d: %d admitted, %d refused, %d shards, %d records, %d periods, %d beyond the tank of %d allowed", seed,
-					s.admitted, s.refused, s.table.At(acme.At(0)).Count, len(s.table.Records), len(s.periods), s.debt, s.allowed())
+					s.admitted, s.refused, s.table.At(acme.At(0)).ShardCount, len(s.table.Records), len(s.periods), s.debt, s.allowed())
 				gathered += s.gathered
 			}
 			if k.gathered && gathered < 10 {

@@ -26,7 +26,7 @@ func (s *system) newUser(writer int, m mutant) *user {
 	var err error
 	u.Limiter, err = limiter.New(context.Background(), limited{t, s}, limiter.NamespaceID(acme.Namespace),
 		limiter.Clock(func() time.Time { return time.UnixMilli(s.clock(writer)) }),
-		limiter.Repeatable(func(n int) int { return u.shard % n }))
+		limiter.Deterministic(func(n int) int { return u.shard % n }))
 	if err != nil {
 		panic(err)
 	}
@@ -80,10 +80,10 @@ type limited struct {
 	sys *system
 }
 
-// Take implements table.Client.
-func (l limited) Take(ctx context.Context, key table.Key, take table.Take) (table.Taken, error) {
+// Charge implements table.Client.
+func (l limited) Charge(ctx context.Context, key table.Key, take table.FastCharge) (table.WriteResult, error) {
 	before := l.sys.table.At(key)
-	taken, err := l.Client.Take(ctx, key, take)
+	taken, err := l.Client.Charge(ctx, key, take)
 	if taken.Applied {
 		l.sys.charge(before, l.sys.table.At(key), take.Now)
 	}
@@ -91,7 +91,7 @@ func (l limited) Take(ctx context.Context, key table.Key, take table.Take) (tabl
 }
 
 // Use implements table.Client.
-func (l limited) Use(ctx context.Context, read *table.Bucket, use *quota.Use, expires int64) (table.Taken, error) {
+func (l limited) Use(ctx context.Context, read *table.Bucket, use *quota.Use, expires int64) (table.WriteResult, error) {
 	before := l.sys.table.At(read.Key)
 	taken, err := l.Client.Use(ctx, read, use, expires)
 	if taken.Applied {
@@ -101,7 +101,7 @@ func (l limited) Use(ctx context.Context, read *table.Bucket, use *quota.Use, ex
 }
 
 // UseAll implements table.Client.
-func (l limited) UseAll(ctx context.Context, uses []table.Using) (bool, error) {
+func (l limited) UseAll(ctx context.Context, uses []table.PlannedUse) (bool, error) {
 	var before []*table.Bucket
 	for _, u := range uses {
 		before = append(before, l.sys.table.At(u.Bucket.Key))
@@ -120,22 +120,22 @@ func (l limited) UseAll(ctx context.Context, uses []table.Using) (bool, error) {
 func (l limited) used(read, before *table.Bucket, use *quota.Use) {
 	after := l.sys.table.At(read.Key)
 	passed := l.sys.table.At(read.Key)
-	for _, take := range use.Takes {
+	for _, take := range use.Charges {
 		limit := passed.Limit(take.Limit)
 		limit.Balance, limit.Consumed = limit.Balance+take.Debit, limit.Consumed-take.Consumed
 	}
 	if len(use.Opens()) > 0 {
-		read.Limit(day).Window.Mark = nil // an opened window owes nothing
+		read.Limit(day).Window.ConsumedAtOpen = nil // an opened window owes nothing
 	}
-	l.sys.drips(read, before, passed, use.Count)
-	l.sys.quota(read, before, passed, use.Count)
-	l.sys.charge(passed, after, use.Refilled)
+	l.sys.drips(read, before, passed, use.ShardCount)
+	l.sys.quota(read, before, passed, use.ShardCount)
+	l.sys.charge(passed, after, use.RefilledAt)
 }
 
-// Settle implements table.Client.
-func (l limited) Settle(ctx context.Context, b *table.Bucket, corrections []quota.Correction) (table.Taken, error) {
+// Reconcile implements table.Client.
+func (l limited) Reconcile(ctx context.Context, b *table.Bucket, corrections []quota.Adjustment) (table.WriteResult, error) {
 	before := l.sys.table.At(b.Key)
-	settled, err := l.Client.Settle(ctx, b, corrections)
+	settled, err := l.Client.Reconcile(ctx, b, corrections)
 	if settled.Applied {
 		l.sys.charge(before, l.sys.table.At(b.Key), 0)
 	}

@@ -24,7 +24,7 @@ func (a altered) Pass(ctx context.Context, b *table.Bucket, pass *quota.Pass) (t
 	changed := *pass
 	changed.Changes = nil
 	for _, c := range pass.Changes {
-		a.alter(b, &c, pass.Count)
+		a.alter(b, &c, pass.ShardCount)
 		changed.Changes = append(changed.Changes, c)
 	}
 	return a.Store.Pass(ctx, b, &changed)
@@ -42,7 +42,7 @@ func (t trimming) Pass(ctx context.Context, b *table.Bucket, pass *quota.Pass) (
 	changed := *pass
 	changed.Changes = slices.Clone(pass.Changes)
 	l := b.Limit(day)
-	over := l.Balance - quota.Share(l.Base.Capacity, pass.Count)
+	over := l.Balance - quota.Share(l.Base.Capacity, pass.ShardCount)
 	if over > 0 && !slices.ContainsFunc(pass.Changes, func(c quota.Change) bool { return c.Limit == day }) {
 		changed.Changes = append(changed.Changes, quota.Change{Limit: day, Read: l.Balance, Delta: -over})
 	}
@@ -89,22 +89,22 @@ func (u unfunded) Create(ctx context.Context, c table.Creation) (table.CreationO
 // lavish is a table that gives whatever a balance is.
 type lavish struct{ table.Client }
 
-func (l lavish) Take(ctx context.Context, key table.Key, take table.Take) (table.Taken, error) {
+func (l lavish) Charge(ctx context.Context, key table.Key, take table.FastCharge) (table.WriteResult, error) {
 	b, err := l.Read(ctx, key)
-	if err != nil || b == nil || b.Valid != nil && *b.Valid <= take.Now {
-		return l.Client.Take(ctx, key, take)
+	if err != nil || b == nil || b.ValidUntil != nil && *b.ValidUntil <= take.Now {
+		return l.Client.Charge(ctx, key, take)
 	}
-	var debits []quota.Correction
+	var debits []quota.Adjustment
 	for limit, amount := range take.Amounts {
-		debits = append(debits, quota.Correction{Limit: limit, Consumed: amount, Balance: -amount})
+		debits = append(debits, quota.Adjustment{Limit: limit, Consumed: amount, Balance: -amount})
 	}
-	return l.Settle(ctx, b, debits)
+	return l.Reconcile(ctx, b, debits)
 }
 
 // unshared is a table on which a use restores a shard to the whole capacity.
 type unshared struct{ table.Client }
 
-func (u unshared) Use(ctx context.Context, b *table.Bucket, use *quota.Use, expires int64) (table.Taken, error) {
+func (u unshared) Use(ctx context.Context, b *table.Bucket, use *quota.Use, expires int64) (table.WriteResult, error) {
 	pass := *use.Pass
 	pass.Changes = slices.Clone(use.Changes)
 	for i, c := range pass.Changes {
@@ -112,7 +112,7 @@ func (u unshared) Use(ctx context.Context, b *table.Bucket, use *quota.Use, expi
 			pass.Changes[i].Delta = b.Limit(day).Base.Capacity - c.Read
 		}
 	}
-	return u.Client.Use(ctx, b, &quota.Use{Pass: &pass, Takes: use.Takes}, expires)
+	return u.Client.Use(ctx, b, &quota.Use{Pass: &pass, Charges: use.Charges}, expires)
 }
 
 // mutants break one rule each. A workload of a kind shows it, by what it is

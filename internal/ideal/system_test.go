@@ -58,7 +58,7 @@ func newSystem(k kind, seed uint64, m mutant) *system {
 	}
 	rpm := traffic.Limit{Name: rpm, Capacity: rpmCapacity, Refill: rpmCapacity, Period: minute}
 	if k.gathered {
-		day.Division, rpm.Division = quota.Gathered, quota.Gathered
+		day.Division, rpm.Division = quota.Pooled, quota.Pooled
 	}
 	s.table.PutFirst(acme, writes, rpm, day)
 	s.table.Now = begin
@@ -116,7 +116,7 @@ func (s *system) run(steps []step) string {
 }
 
 func (s *system) step(x step) {
-	key := acme.At(x.shard % s.table.At(acme.At(0)).Count)
+	key := acme.At(x.shard % s.table.At(acme.At(0)).ShardCount)
 	switch limited := s.kind.limited; x.op {
 	case spend:
 		if limited {
@@ -246,9 +246,9 @@ func (s *system) change(x step) {
 func (s *system) settle() {
 	c := s.client(0)
 	for _, b := range s.table.Shards(acme) {
-		c.Now = max(c.Now, b.Refilled)
+		c.Now = max(c.Now, b.RefilledAt)
 	}
-	for shard := range s.table.At(acme.At(0)).Count {
+	for shard := range s.table.At(acme.At(0)).ShardCount {
 		c.Create(acme.At(shard))
 		c.Refresh(acme.At(shard))
 		s.check()
@@ -263,8 +263,8 @@ func (s *system) settle() {
 
 // complete checks the books of the period in which all shards are.
 func (s *system) complete(shards []*quota.Bucket, now int64) {
-	if len(shards) != shards[0].Count {
-		s.fail("%d shards of %d", len(shards), shards[0].Count)
+	if len(shards) != shards[0].ShardCount {
+		s.fail("%d shards of %d", len(shards), shards[0].ShardCount)
 		return
 	}
 	period := s.periodOf(s.table.At(acme.At(0)))

@@ -169,7 +169,7 @@ func (l *load) callsOf(c *customer) int {
 func (l *load) latest(c *customer) int64 {
 	at := int64(0)
 	for _, b := range l.shards(c.entity) {
-		at = max(at, b.Refilled)
+		at = max(at, b.RefilledAt)
 	}
 	return at
 }
@@ -179,7 +179,7 @@ func (l *load) ledger(c *customer, at int64) (row quota.Row, count int) {
 	l.Helper()
 	var buckets []*quota.Bucket
 	for _, b := range l.shards(c.entity) {
-		buckets, count = append(buckets, &b.Bucket), max(count, b.Count)
+		buckets, count = append(buckets, &b.Bucket), max(count, b.ShardCount)
 	}
 	row, err := quota.Audit("calls", buckets, at)
 	must(l, err)
@@ -265,7 +265,7 @@ func periodsOf(c *customer, writes []write, sold int64) map[int64]*period {
 	return periods
 }
 
-func number(i table.Item, name string) int64 { n, _ := i.Whole(name); return n }
+func number(i table.Item, name string) int64 { n, _ := i.Int(name); return n }
 
 // windows tells which of a customer's periods are one. Two clients that open a
 // session window at once each begin one, and each shard is in either: together
@@ -297,7 +297,7 @@ func history(c *customer, writes []write) string {
 		}
 		line := fmt.Sprintf("shard %d created=%v period %d", w.key.Shard, w.old == nil, c.period(w.new))
 		for _, name := range []string{"shard_count", "rf", "vu", "b_calls_tk", "b_calls_tc", "b_calls_gc", "b_calls_ws", "b_calls_wa", "b_calls_wtc"} {
-			n, ok := w.new.Whole(name)
+			n, ok := w.new.Int(name)
 			line += fmt.Sprintf(" %s %d %v", name, n, ok)
 		}
 		lines = append(lines, line)

@@ -14,7 +14,7 @@ func TestDivisions(t *testing.T) {
 	w := newWorld(t, true)
 	const entity, capacity = "acme", 1_000
 	calls, rpm := limiter.Quota("calls", capacity, farEdge(t)), slow("rpm", capacity)
-	calls.Division, rpm.Division = quota.Gathered, quota.Replicated
+	calls.Division, rpm.Division = quota.Pooled, quota.Replicated
 	w.set(entity, calls, rpm)
 	one := limiter.Amounts{"calls": 1, "rpm": 1}
 	eq(t, "read by theirs", fmt.Sprint(ask[[]wire](w.theirs, "get_limits", args{"entity": entity, "resource": resource})), fmt.Sprint(wires([]limiter.Limit{calls, rpm})))
@@ -23,7 +23,7 @@ func TestDivisions(t *testing.T) {
 	_, said := w.bucket(entity, 0).Item["b_rpm_div"]
 	eq(t, "and says no division on it", said, false)
 	must(t, w.ours.SetLimits(t.Context(), limiter.For(entity, resource), calls, rpm))
-	eq(t, "ours does", w.bucket(entity, 0).Limit("calls").Division, quota.Gathered)
+	eq(t, "ours does", w.bucket(entity, 0).Limit("calls").Division, quota.Pooled)
 	w.oursDoubles(entity, one)
 	eq(t, "theirs makes shard 1", theyUse(w.theirs, entity, one, 1), true)
 	w.settle()
@@ -34,7 +34,7 @@ func TestDivisions(t *testing.T) {
 	for shard := range 2 {
 		b := w.bucket(entity, shard)
 		eq(t, fmt.Sprint("rpm on ", shard), b.Limit("rpm").Division, quota.Replicated)
-		eq(t, fmt.Sprint("calls on ", shard), b.Limit("calls").Division, quota.Gathered)
+		eq(t, fmt.Sprint("calls on ", shard), b.Limit("calls").Division, quota.Pooled)
 	}
 	w.checkWhole(entity, 2, 1000*capacity, 3000)
 
@@ -43,6 +43,6 @@ func TestDivisions(t *testing.T) {
 	eq(t, "theirs goes on", theyUse(w.theirs, entity, one, 0) || theyUse(w.theirs, entity, one, 1), true)
 	w.checkWhole(entity, 2, 1000*capacity, 704_000)
 	for shard := range 2 {
-		eq(t, "theirs leaves the division", w.bucket(entity, shard).Limit("calls").Division, quota.Gathered)
+		eq(t, "theirs leaves the division", w.bucket(entity, shard).Limit("calls").Division, quota.Pooled)
 	}
 }

@@ -95,8 +95,8 @@ func newLoad(t *testing.T) *load {
 
 func customers(t testing.TB) []*customer {
 	far := func(n int64) limiter.Limit { return limiter.Quota("calls", n, farEdge(t)) }
-	minutes := func(i table.Item) int64 { rf, _ := i.Whole(table.AttrRefilled); return rf / 120_000 }
-	window := func(i table.Item) int64 { wa, _ := i.Whole("b_calls_wa"); return wa }
+	minutes := func(i table.Item) int64 { rf, _ := i.Int(table.AttrRefilledAt); return rf / 120_000 }
+	window := func(i table.Item) int64 { wa, _ := i.Int("b_calls_wa"); return wa }
 	halved := limiter.PerSecond("rpm", 2_000)
 	halved.Schedule = entries("1-59/2 * * * *", 500)
 	edge := fmt.Sprintf("0 %d * * *", (time.Now().UTC().Hour()+14)%24)
@@ -126,7 +126,7 @@ func (l *load) run(lasts time.Duration) {
 	defer cancel()
 	var working sync.WaitGroup
 	for range 2 {
-		ours, first, theirs := l.counting(), l.counting(limiter.Repeatable(func(int) int { return 0 })), startZae(l, l.table, namespace, 1)
+		ours, first, theirs := l.counting(), l.counting(limiter.Deterministic(func(int) int { return 0 })), startZae(l, l.table, namespace, 1)
 		working.Go(func() { l.repeat(ctx, l.pause, func(c *customer) error { return l.oursActs(ours, first, c) }) })
 		working.Go(func() { l.repeat(ctx, l.pause, func(c *customer) error { return l.theyAct(theirs, c) }) })
 	}
@@ -177,7 +177,7 @@ func (l *load) repeat(ctx context.Context, pause time.Duration, act func(*custom
 // counting is a client of ours that counts what it creates and doubles.
 func (l *load) counting(options ...limiter.Option) *limiter.Limiter {
 	l.Helper()
-	options = append([]limiter.Option{limiter.Namespace(namespace), limiter.ConfigCache(time.Second), limiter.Draws(2)}, options...)
+	options = append([]limiter.Option{limiter.Namespace(namespace), limiter.ConfigCache(time.Second), limiter.ShardAttempts(2)}, options...)
 	ours, err := limiter.New(l.Context(), &counted{l.store, l.did}, options...)
 	must(l, err)
 	return ours
@@ -237,7 +237,7 @@ func (l *load) oursUses(ours *limiter.Limiter, c *customer) (admitted bool, err 
 // then it stays low, and the aggregator doubles too.
 func (l *load) oursHeats(first *limiter.Limiter, c *customer) error {
 	zero, err := l.store.Read(l.Context(), l.group(c.entity).At(0))
-	if err != nil || zero == nil || zero.Count >= mostShards {
+	if err != nil || zero == nil || zero.ShardCount >= mostShards {
 		return err
 	}
 	l.heat(c.entity)
@@ -287,11 +287,11 @@ func (c *customer) theirCorrection(amounts limiter.Amounts) map[string]float64 {
 
 func (l *load) theyHeat(theirs *zae, c *customer) error {
 	zero, err := l.store.Read(l.Context(), l.group(c.entity).At(0))
-	if err != nil || zero == nil || zero.Count >= mostShards {
+	if err != nil || zero == nil || zero.ShardCount >= mostShards {
 		return err
 	}
 	l.did("theirs: doubled", 1)
-	return theirs.try("bump", args{"entity": c.entity, "resource": resource, "count": zero.Count}, nil)
+	return theirs.try("bump", args{"entity": c.entity, "resource": resource, "count": zero.ShardCount}, nil)
 }
 
 // book books what a client says was consumed, millitokens, also of the parent.

@@ -16,19 +16,19 @@ import (
 // oursDoubles has ours find shard 0 hot, and double.
 func (w *world) oursDoubles(entity string, amounts limiter.Amounts) {
 	w.Helper()
-	from := w.bucket(entity, 0).Count
+	from := w.bucket(entity, 0).ShardCount
 	ours := w.drawing(entity, 0)
 	w.heat(entity)
 	use(w, ours, entity, amounts)
 	w.cool(entity)
-	eq(w, "ours doubles", w.bucket(entity, 0).Count, 2*from)
+	eq(w, "ours doubles", w.bucket(entity, 0).ShardCount, 2*from)
 }
 
 // heat empties the write meter of shard 0, as a thousand writes a second since
 // its last pass would.
 func (w *world) heat(entity string) {
 	w.Helper()
-	w.meter(entity, -1000*(time.Now().UnixMilli()-w.bucket(entity, 0).Refilled))
+	w.meter(entity, -1000*(time.Now().UnixMilli()-w.bucket(entity, 0).RefilledAt))
 }
 
 // cool fills it. Otherwise the aggregator finds the shard hot at the new count too.
@@ -114,7 +114,7 @@ func (w *world) checkWhole(entity string, count int, capacity, used int64) {
 	held, consumed := int64(0), int64(0)
 	var buckets []*quota.Bucket
 	for _, b := range w.shards(entity) {
-		eq(w, fmt.Sprintf("count of shard %d", b.Shard), b.Count, count)
+		eq(w, fmt.Sprintf("count of shard %d", b.Shard), b.ShardCount, count)
 		held, consumed = held+b.Limit("calls").Balance, consumed+b.Limit("calls").Consumed
 		buckets = append(buckets, &b.Bucket)
 	}

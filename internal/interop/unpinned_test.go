@@ -29,7 +29,7 @@ func TestUnpinnedCreation(t *testing.T) {
 	w.theyDouble(entity, 1)
 	yesterday := time.Now().Add(-48 * time.Hour).UnixMilli()
 	zero := table.ItemKey{PK: w.group(entity).At(0).PK(), SK: table.StateSK}
-	w.change(zero, table.Item{table.AttrRefilled: table.N(fmt.Sprint(yesterday)), table.AttrValid: table.N("0")})
+	w.change(zero, table.Item{table.AttrRefilledAt: table.N(fmt.Sprint(yesterday)), table.AttrValidUntil: table.N("0")})
 
 	meeting := table.ItemKey{PK: "meeting", SK: "meeting"}
 	w.change(meeting, table.Item{"called": table.S("by the test")})
@@ -46,9 +46,9 @@ func TestUnpinnedCreation(t *testing.T) {
 	}
 
 	w.settle()
-	c := &customer{entity: entity, lasts: 1, period: func(i table.Item) int64 { return min(number(i, table.AttrRefilled), yesterday+1) }}
+	c := &customer{entity: entity, lasts: 1, period: func(i table.Item) int64 { return min(number(i, table.AttrRefilledAt), yesterday+1) }}
 	writes := w.writes()
-	outdated := slices.IndexFunc(writes, func(w write) bool { return number(w.new, table.AttrRefilled) == yesterday })
+	outdated := slices.IndexFunc(writes, func(w write) bool { return number(w.new, table.AttrRefilledAt) == yesterday })
 	p := periodsOf(c, writes[outdated+1:], 1000*capacity)[yesterday+1]
 	eq(t, "given", p.given, 4_000)
 	eq(t, "supplied", p.supplied, 1_250_000)

@@ -84,7 +84,7 @@ func (w *world) another(options ...limiter.Option) *limiter.Limiter {
 // others it learns from shard 0, which refuses it more calls than there can be.
 func (w *world) drawing(entity string, shard int) *limiter.Limiter {
 	w.Helper()
-	l := w.another(limiter.Repeatable(func(n int) int { return min(shard, n-1) }))
+	l := w.another(limiter.Deterministic(func(n int) int { return min(shard, n-1) }))
 	var rejection *limiter.Rejection
 	if _, err := l.Acquire(w.Context(), entity, resource, limiter.Amounts{"calls": 1_000_000_000}); !errors.As(err, &rejection) || rejection.Shards <= shard {
 		w.Fatalf("shard %d: %v", shard, err)

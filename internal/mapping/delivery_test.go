@@ -30,8 +30,8 @@ func (s *simulation) told() {
 	for _, group := range groups {
 		shards := s.table.Shards(group)
 		for _, b := range shards {
-			if b.Count != shards[0].Count {
-				s.fail("%s: shard %d was told of %d shards of %d", group.Resource, b.Shard, b.Count, shards[0].Count)
+			if b.ShardCount != shards[0].ShardCount {
+				s.fail("%s: shard %d was told of %d shards of %d", group.Resource, b.Shard, b.ShardCount, shards[0].ShardCount)
 			}
 		}
 	}
@@ -42,7 +42,7 @@ func (s *simulation) conserved() []quota.Row {
 	var rows []quota.Row
 	for _, group := range groups {
 		c := traffic.Client{Table: s.table, Now: s.table.Now + 10*second}
-		for shard := range s.table.At(group.At(0)).Count {
+		for shard := range s.table.At(group.At(0)).ShardCount {
 			c.Create(group.At(shard))
 			c.Refresh(group.At(shard))
 		}
@@ -51,7 +51,7 @@ func (s *simulation) conserved() []quota.Row {
 			shards = append(shards, &b.Bucket)
 		}
 		row, err := quota.Audit("day", shards, c.Now)
-		if err != nil || !row.Conserved || row.Grantable != 0 || len(shards) != shards[0].Count {
+		if err != nil || !row.Conserved || row.Grantable != 0 || len(shards) != shards[0].ShardCount {
 			s.fail("%s: ledger %+v, %v", group.Resource, row, err)
 		}
 		rows = append(rows, row)
@@ -168,20 +168,20 @@ type belowMark struct {
 }
 
 func (m belowMark) AddUsage(ctx context.Context, u table.Usage) (table.UsageResult, error) {
-	counted, _ := m.memory.Get(u.Key.PK(), u.Key.SK()).Counted()
+	counted, _ := m.memory.Get(u.Key.PK(), u.Key.SK()).SeenRecords()
 	for i, source := range u.Sources {
 		if runs := counted[source.Shard]; len(source.Found) > 0 && len(runs) > 0 {
 			u.Sources[i].Found = runs
-			u.Sources[i].Next = table.Counted{{First: runs[0].First, Last: source.Next[len(source.Next)-1].Last}}
+			u.Sources[i].Next = table.SeenRecords{{First: runs[0].First, Last: source.Next[len(source.Next)-1].Last}}
 		}
 	}
 	result, err := m.Store.AddUsage(ctx, u)
-	for shard, runs := range result.Counted {
+	for shard, runs := range result.Seen {
 		last := runs[len(runs)-1].Last
-		result.Counted[shard] = table.Counted{{First: last, Last: last}}
+		result.Seen[shard] = table.SeenRecords{{First: last, Last: last}}
 		for _, source := range u.Sources {
-			if source.Shard == shard && source.Next[0].First.Mark < last.Mark {
-				result.Counted[shard][0].First.Mark = source.Next[0].First.Mark
+			if source.Shard == shard && source.Next[0].First.Position < last.Position {
+				result.Seen[shard][0].First.Position = source.Next[0].First.Position
 			}
 		}
 	}
@@ -191,7 +191,7 @@ func (m belowMark) AddUsage(ctx context.Context, u table.Usage) (table.UsageResu
 // oneSide takes what a donor's balance falls by for consumption.
 func oneSide(batch []aggregator.Delivery) {
 	for _, d := range batch {
-		if d.Change == nil || d.Change.Old == nil || d.Change.Old.Refilled != d.Change.New.Refilled {
+		if d.Change == nil || d.Change.Old == nil || d.Change.Old.RefilledAt != d.Change.New.RefilledAt {
 			continue
 		}
 		old, now := d.Change.Old.Limit("day"), d.Change.New.Limit("day")

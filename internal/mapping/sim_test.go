@@ -136,7 +136,7 @@ func (s *simulation) live(steps int) {
 func (s *simulation) use() {
 	group := groups[s.r.IntN(len(groups))]
 	zero := s.table.At(group.At(0))
-	key := group.At(s.r.IntN(zero.Count))
+	key := group.At(s.r.IntN(zero.ShardCount))
 	c := traffic.Client{Table: s.table, Now: s.table.Now + s.r.Int64N(second) - second/2}
 	limit := []string{"rpm", "day"}[s.r.IntN(2)]
 	switch n := s.r.IntN(20); {
@@ -461,7 +461,7 @@ func (s *simulation) counted() {
 		if got, want := number(item[table.AttrTotalEvents]), s.truth[at]["events"]; got > want || got < want && !s.exact {
 			s.fail("%s: events %d, not %d", at, got, want)
 		}
-		runs, err := item.Counted()
+		runs, err := item.SeenRecords()
 		for shard, counted := range runs {
 			if len(counted) != 1 {
 				s.fail("%s: %d gaps of shard %d", at, len(counted)-1, shard)

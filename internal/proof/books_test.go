@@ -64,7 +64,7 @@ func shareOf(b *table.Bucket, count int) int64 {
 }
 
 func grantOf(b *table.Bucket) int {
-	return b.Limit("q").GrantCount(b.Count, b.Limit("q").Base.Capacity)
+	return b.Limit("q").GrantCount(b.ShardCount, b.Limit("q").Base.Capacity)
 }
 
 // open takes over what is there in the beginning. A balance was granted by
@@ -94,11 +94,11 @@ func (k *books) grant(b *table.Bucket, count int) {
 
 // change notes what every write may and may not do.
 func (k *books) change(before, after *table.Bucket, written int64) {
-	if before != nil && after.Refilled < before.Refilled {
-		k.note("rf of shard %d fell from %s to %s", after.Shard, clock(before.Refilled), clock(after.Refilled))
+	if before != nil && after.RefilledAt < before.RefilledAt {
+		k.note("rf of shard %d fell from %s to %s", after.Shard, clock(before.RefilledAt), clock(after.RefilledAt))
 	}
-	if before != nil && after.Count < before.Count {
-		k.note("the count of shard %d fell from %d to %d", after.Shard, before.Count, after.Count)
+	if before != nil && after.ShardCount < before.ShardCount {
+		k.note("the count of shard %d fell from %d to %d", after.Shard, before.ShardCount, after.ShardCount)
 	}
 	hour, used := written-written%hour, false
 	for i := range after.Limits {
@@ -122,7 +122,7 @@ func (k *books) passed(image, before, after *table.Bucket, pass *quota.Pass) {
 	k.dripped(image, before, after)
 	i := slices.IndexFunc(pass.Changes, func(c quota.Change) bool { return c.Limit == "q" && c.Restore })
 	if i >= 0 {
-		k.restored(image, before, after, pass.Count, pass.Changes[i])
+		k.restored(image, before, after, pass.ShardCount, pass.Changes[i])
 		return
 	}
 	fall := before.Limit("q").Balance - after.Limit("q").Balance
@@ -144,8 +144,8 @@ func (k *books) passed(image, before, after *table.Bucket, pass *quota.Pass) {
 func (k *books) restored(image, before, after *table.Bucket, count int, c quota.Change) {
 	share, balance := shareOf(after, count), after.Limit("q").Balance
 	want, read := share, image.Limit("q")
-	if read.Window.Mark != nil && c.Roll != nil {
-		want -= max(0, read.Consumed-*read.Window.Mark)
+	if read.Window.ConsumedAtOpen != nil && c.Roll != nil {
+		want -= max(0, read.Consumed-*read.Window.ConsumedAtOpen)
 	}
 	if grant := grantOf(after); grant != count {
 		k.note("shard %d was restored at %d, and its grant is of %d", after.Shard, count, grant)
@@ -176,7 +176,7 @@ func (k *books) dripped(image, before, after *table.Bucket) {
 		}
 		full := *before
 		full.Bucket.Limits = []quota.Limit{*l}
-		due, err := quota.Materialise(&full.Bucket, nil, after.Refilled)
+		due, err := quota.Materialise(&full.Bucket, nil, after.RefilledAt)
 		if err != nil {
 			continue
 		}
@@ -195,17 +195,17 @@ func (k *books) dripped(image, before, after *table.Bucket) {
 // created notes a new shard: with allowance that was not there before, which is
 // a fresh grant, or with what others gave.
 func (k *books) created(zero, after *table.Bucket, fresh int64, c table.Creation, donors []*table.Bucket) {
-	switch share := shareOf(after, c.Bucket.Count); {
+	switch share := shareOf(after, c.Bucket.ShardCount); {
 	case fresh == 0:
 	case fresh == share:
-		k.grant(after, c.Bucket.Count)
+		k.grant(after, c.Bucket.ShardCount)
 	case fresh > 0 || !k.trimmed(after, -fresh, c):
-		k.note("shard %d of %d made %s of nothing", after.Shard, after.Count, tokens(fresh))
+		k.note("shard %d of %d made %s of nothing", after.Shard, after.ShardCount, tokens(fresh))
 	}
 	for _, donor := range donors {
 		switch l := donor.Limit("q"); {
 		case periodOf(donor) == periodOf(after):
-		case l.Kind() == quota.Session && l.Current(donor.Refilled, after.Refilled):
+		case l.Kind() == quota.Session && l.Current(donor.RefilledAt, after.RefilledAt):
 			k.joined(donor, after, c)
 		default:
 			k.note("shard %d was given something of another period", after.Shard)
@@ -235,8 +235,8 @@ func (k *books) trimmed(after *table.Bucket, fall int64, c table.Creation) bool 
 func (k *books) joined(donor, after *table.Bucket, c table.Creation) {
 	moved := c.Moves[0].Amount
 	k.charged[periodOf(donor)] += moved
-	k.grant(after, c.Bucket.Count)
-	k.charged[periodOf(after)] += shareOf(after, c.Bucket.Count) - moved
+	k.grant(after, c.Bucket.ShardCount)
+	k.charged[periodOf(after)] += shareOf(after, c.Bucket.ShardCount) - moved
 }
 
 // whole notes that a Limiter moved a part of a token.
@@ -250,7 +250,7 @@ func (k *books) whole(c table.Creation) {
 
 // sameTerms compares what an operator sets.
 func sameTerms(a, b *table.Bucket) bool {
-	asked := func(b *table.Bucket) bool { return b.Valid != nil && *b.Valid == 0 }
+	asked := func(b *table.Bucket) bool { return b.ValidUntil != nil && *b.ValidUntil == 0 }
 	return a.Disabled == b.Disabled && asked(a) == asked(b) && a.Limit("q").Base == b.Limit("q").Base
 }
 
@@ -263,7 +263,7 @@ func (k *books) check(shards []*table.Bucket) string {
 	for _, b := range shards {
 		l := b.Limit("q")
 		held[periodOf(b)] += l.Balance
-		if ceiling := l.Ceiling(b.Count, l.Base.Capacity); l.Balance > ceiling+k.over[b.Shard] && !isZero(b.Valid) {
+		if ceiling := l.Ceiling(b.ShardCount, l.Base.Capacity); l.Balance > ceiling+k.over[b.Shard] && !isZero(b.ValidUntil) {
 			return fmt.Sprintf("shard %d holds %s, and its ceiling is %s", b.Shard, tokens(l.Balance), tokens(ceiling))
 		}
 	}

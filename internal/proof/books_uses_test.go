@@ -62,7 +62,7 @@ func (k *books) took(u *user, before, after *table.Bucket, now int64) {
 	u.consumed(before, after)
 	l := after.Limit("q")
 	amount := before.Limit("q").Balance - l.Balance
-	if amount != 0 && !l.Current(after.Refilled, now) {
+	if amount != 0 && !l.Current(after.RefilledAt, now) {
 		k.note("shard %d was spent from at %s, which is not of its period", after.Shard, clock(now))
 	}
 	k.spend(u, after, amount)
@@ -100,9 +100,9 @@ func (k *books) settled(u *user, before, after *table.Bucket) {
 func (k *books) founded(after *table.Bucket) {
 	switch balance := after.Limit("q").Balance; balance {
 	case 0:
-	case shareOf(after, after.Count):
-		k.grant(after, after.Count)
+	case shareOf(after, after.ShardCount):
+		k.grant(after, after.ShardCount)
 	default:
-		k.note("shard %d of %d was made with %s", after.Shard, after.Count, tokens(balance))
+		k.note("shard %d of %d was made with %s", after.Shard, after.ShardCount, tokens(balance))
 	}
 }

@@ -64,14 +64,14 @@ func (c *client) create(shard int) {
 			c.forget()
 		}
 		zero, now := c.store.look(0, c.skew)
-		if zero == nil || shard >= zero.Count {
+		if zero == nil || shard >= zero.ShardCount {
 			return
 		}
-		family, _ := c.store.RaiseAndRead(ctx, acme, zero.Count, now)
-		if family[0].Bucket.Count != zero.Count || family[shard].Bucket != nil {
+		family, _ := c.store.RaiseAndRead(ctx, acme, zero.ShardCount, now)
+		if family[0].Bucket.ShardCount != zero.ShardCount || family[shard].Bucket != nil {
 			return
 		}
-		creation, ok := c.plan(family, shard, zero.Count, now, attempt == 2)
+		creation, ok := c.plan(family, shard, zero.ShardCount, now, attempt == 2)
 		if !ok {
 			return
 		}
@@ -89,7 +89,7 @@ func (c *client) plan(family []table.Sibling, shard, count int, now int64, empty
 	}
 	for _, s := range family {
 		if s.Bucket != nil {
-			now = max(now, s.Bucket.Refilled)
+			now = max(now, s.Bucket.RefilledAt)
 		}
 	}
 	zero := family[0].Bucket
@@ -103,9 +103,9 @@ func (c *client) plan(family []table.Sibling, shard, count int, now int64, empty
 		}
 	}
 	return table.Creation{
-		Bucket: table.NewShard(zero, shard, count, now, fundings),
-		Moves:  quota.Moves(fundings),
-		Terms:  zero.Terms(),
+		Bucket:      table.NewShard(zero, shard, count, now, fundings),
+		Moves:       quota.Moves(fundings),
+		ConfigAttrs: zero.ConfigAttrs(),
 	}, true
 }
 
@@ -116,7 +116,7 @@ func (c *client) pass(shard int) {
 	for b != nil {
 		pass, _ := quota.PlanPass(&b.Bucket, nil, now)
 		if pass == nil && closed(b, now) {
-			pass, _ = quota.Materialise(&b.Bucket, nil, max(now, b.Refilled+1))
+			pass, _ = quota.Materialise(&b.Bucket, nil, max(now, b.RefilledAt+1))
 		}
 		if pass == nil {
 			return
@@ -128,7 +128,7 @@ func (c *client) pass(shard int) {
 
 // closed reports whether a bucket may not be spent from before a pass.
 func closed(b *table.Bucket, now int64) bool {
-	return b.Valid != nil && now >= *b.Valid && !b.Disabled && b.WindowsLive(now)
+	return b.ValidUntil != nil && now >= *b.ValidUntil && !b.Disabled && b.WindowsLive(now)
 }
 
 // spend takes an amount on the fast path, or gives it back.
@@ -175,7 +175,7 @@ func (c *client) open(shard int) {
 	if !opened {
 		return
 	}
-	for sibling := range b.Count {
+	for sibling := range b.ShardCount {
 		if sibling == shard {
 			continue
 		}
@@ -190,15 +190,15 @@ func (c *client) open(shard int) {
 // open is the pass that opens a window, planned from an image.
 func (w *world) open(image *table.Bucket, now int64) bool {
 	b := w.at(image.Shard)
-	if b.Refilled != image.Refilled || b.Count != image.Count || b.Limit("q").Balance != image.Limit("q").Balance {
+	if b.RefilledAt != image.RefilledAt || b.ShardCount != image.ShardCount || b.Limit("q").Balance != image.Limit("q").Balance {
 		return false
 	}
 	w.books.expired[periodOf(b)] += b.Limit("q").Balance
 	w.put(build(b.Item, attrs{
-		"b_q_ws": now, "b_q_wa": now, "b_q_tk": shareOf(b, b.Count), "b_q_gc": b.Count,
-		table.AttrRefilled: max(now, b.Refilled), table.AttrValid: nil,
+		"b_q_ws": now, "b_q_wa": now, "b_q_tk": shareOf(b, b.ShardCount), "b_q_gc": b.ShardCount,
+		table.AttrRefilledAt: max(now, b.RefilledAt), table.AttrValidUntil: nil,
 	}), b.Shard)
-	w.books.grant(w.at(b.Shard), b.Count)
+	w.books.grant(w.at(b.Shard), b.ShardCount)
 	return true
 }
 
@@ -209,10 +209,10 @@ func (w *world) propagate(i int, start int64) bool {
 		return false
 	}
 	l := b.Limit("q")
-	if l.Window.Start != nil && *l.Window.Start+l.Window.Length > start || l.Window.Applied == nil && b.Refilled >= start {
+	if l.Window.Start != nil && *l.Window.Start+l.Window.Length > start || l.Window.Applied == nil && b.RefilledAt >= start {
 		return false
 	}
-	w.put(build(b.Item, attrs{"b_q_ws": start, "b_q_wtc": l.Consumed, table.AttrValid: 0}), i)
+	w.put(build(b.Item, attrs{"b_q_ws": start, "b_q_wtc": l.Consumed, table.AttrValidUntil: 0}), i)
 	return true
 }
 
@@ -238,7 +238,7 @@ func (w *world) operator(name string, change func(b *table.Bucket) attrs) explor
 		set := func(i int) {
 			c.step(func() explore.Digest {
 				b := w.at(i)
-				w.put(build(b.Item, attrs{table.AttrValid: 0}, change(b)), i)
+				w.put(build(b.Item, attrs{table.AttrValidUntil: 0}, change(b)), i)
 				a.Say("%s on shard %d", name, i)
 				return 0
 			})

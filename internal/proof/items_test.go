@@ -94,7 +94,7 @@ func slotText(mask uint32) string {
 func periodOf(b *table.Bucket) int64 {
 	q := b.Limit("q")
 	if q.Kind() != quota.Session {
-		return b.Refilled - b.Refilled%day
+		return b.RefilledAt - b.RefilledAt%day
 	}
 	if q.Window.Applied == nil {
 		return 0

@@ -44,12 +44,12 @@ type unruly struct {
 	usage  func(t *memory.Store, usage table.Usage) (table.UsageResult, error)
 	freeze func() error
 
-	take   func(t *memory.Client, key table.Key, take table.Take) (table.Taken, error)
-	use    func(t *memory.Client, b *table.Bucket, use *quota.Use) (table.Taken, error)
-	useAll func(t *memory.Client, uses []table.Using) (bool, error)
-	settle func(t *memory.Client, b *table.Bucket, corrections []quota.Correction) (table.Taken, error)
-	tell   func(t *memory.Client, key table.Key, window table.Opened) (bool, error)
-	amend  func(t *memory.Client, pk, sk string, amendment table.Amendment) (table.Taken, error)
+	take   func(t *memory.Client, key table.Key, take table.FastCharge) (table.WriteResult, error)
+	use    func(t *memory.Client, b *table.Bucket, use *quota.Use) (table.WriteResult, error)
+	useAll func(t *memory.Client, uses []table.PlannedUse) (bool, error)
+	settle func(t *memory.Client, b *table.Bucket, corrections []quota.Adjustment) (table.WriteResult, error)
+	tell   func(t *memory.Client, key table.Key, window table.OpenedWindow) (bool, error)
+	amend  func(t *memory.Client, pk, sk string, amendment table.Amendment) (table.WriteResult, error)
 }
 
 func (u unruly) Pass(ctx context.Context, b *table.Bucket, pass *quota.Pass) (table.PassResult, error) {
@@ -108,10 +108,10 @@ var bg = context.Background()
 // Tables that several mutants have.
 var (
 	unpinned = unruly{create: func(t *memory.Store, c table.Creation) (table.CreationOutcome, error) {
-		return as(t, 0, count(c.Bucket.Count), func() (table.CreationOutcome, error) { return t.Create(bg, c) })
+		return as(t, 0, count(c.Bucket.ShardCount), func() (table.CreationOutcome, error) { return t.Create(bg, c) })
 	}}.table
 	unbound = unruly{create: func(t *memory.Store, c table.Creation) (table.CreationOutcome, error) {
-		c.Terms = nil
+		c.ConfigAttrs = nil
 		return t.Create(bg, c)
 	}}.table
 	unfrozen = unruly{freeze: func() error { return nil }}.table
@@ -155,15 +155,15 @@ var mutants = []mutant{
 		table: unruly{pass: func(t *memory.Store, b *table.Bucket, pass *quota.Pass) (table.PassResult, error) {
 			stored, _ := t.Read(bg, b.Key)
 			free := *pass
-			free.Exact, free.ExpectRefilled = false, stored.Refilled
-			free.Refilled = max(pass.Refilled, stored.Refilled+1)
+			free.Exact, free.ExpectRefilledAt = false, stored.RefilledAt
+			free.RefilledAt = max(pass.RefilledAt, stored.RefilledAt+1)
 			return t.Pass(bg, b, &free)
 		}}.table,
 	},
 	{
 		name: "a reset without its count condition", in: "a sibling is restored while its slot is created", says: "was granted slot",
 		table: unruly{pass: func(t *memory.Store, b *table.Bucket, pass *quota.Pass) (table.PassResult, error) {
-			return as(t, b.Shard, count(pass.Count), func() (table.PassResult, error) { return t.Pass(bg, b, pass) })
+			return as(t, b.Shard, count(pass.ShardCount), func() (table.PassResult, error) { return t.Pass(bg, b, pass) })
 		}}.table,
 	},
 	{
@@ -183,7 +183,7 @@ var mutants = []mutant{
 		table: unruly{pass: func(t *memory.Store, b *table.Bucket, pass *quota.Pass) (table.PassResult, error) {
 			free := *pass
 			stored, _ := t.Read(bg, b.Key)
-			free.ExpectValid = stored.Valid
+			free.ExpectValidUntil = stored.ValidUntil
 			return t.Pass(bg, stored, &free)
 		}}.table,
 	},
@@ -205,13 +205,13 @@ var mutants = []mutant{
 		siblings: func(siblings []table.Sibling, now int64) {
 			for _, s := range siblings {
 				if s.Bucket != nil {
-					s.Bucket.Refilled = max(s.Bucket.Refilled, now)
+					s.Bucket.RefilledAt = max(s.Bucket.RefilledAt, now)
 				}
 			}
 		},
 		table: unruly{create: func(t *memory.Store, c table.Creation) (table.CreationOutcome, error) {
 			for i := range c.Moves {
-				c.Moves[i].Guard.Refilled = 0
+				c.Moves[i].Guard.RefilledAt = 0
 			}
 			return t.Create(bg, c)
 		}}.table,
@@ -253,7 +253,7 @@ var mutants = []mutant{
 		table: unruly{create: func(t *memory.Store, c table.Creation) (table.CreationOutcome, error) {
 			outcome, err := t.Create(bg, c)
 			zero, _ := t.Read(bg, acme.At(0))
-			t.Put(build(zero.Item, refilled(zero.Refilled-1)))
+			t.Put(build(zero.Item, refilled(zero.RefilledAt-1)))
 			return outcome, err
 		}}.table,
 	},
@@ -271,8 +271,8 @@ var mutants = []mutant{
 			result, err := t.AddUsage(bg, usage)
 			item := t.Get(usage.Key.PK(), usage.Key.SK())
 			for _, source := range usage.Sources {
-				delete(item, table.MarkAttr(source.Shard))
-				delete(item, table.RunsAttr(source.Shard))
+				delete(item, table.PositionAttr(source.Shard))
+				delete(item, table.RangesAttr(source.Shard))
 			}
 			t.Put(item)
 			return result, err
@@ -280,7 +280,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a mark without the stream, a number", in: "the stream is made anew", says: "is counted",
-		mark: func(_, sequence string) (string, error) { return events.Mark("", sequence) },
+		mark: func(_, sequence string) (string, error) { return events.StreamPosition("", sequence) },
 	},
 	{
 		name: "a mark that is not padded", in: "a batch is discarded and driven again later", says: "is counted",
@@ -295,7 +295,7 @@ var mutants = []mutant{
 		table: unruly{usage: func(t *memory.Store, usage table.Usage) (table.UsageResult, error) {
 			for i := range usage.Sources {
 				next := usage.Sources[i].Next
-				usage.Sources[i].Next = table.Counted{{First: next[0].First, Last: next[len(next)-1].Last}}
+				usage.Sources[i].Next = table.SeenRecords{{First: next[0].First, Last: next[len(next)-1].Last}}
 			}
 			return t.AddUsage(bg, usage)
 		}}.table,

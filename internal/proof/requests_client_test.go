@@ -13,8 +13,8 @@ import (
 
 // write is a request that changes a bucket if it can, and is told of its item.
 // text says what is asked.
-func (r *requests) write(key table.Key, text func() string, do func(w *world) (table.Taken, error)) (table.Taken, error) {
-	var result table.Taken
+func (r *requests) write(key table.Key, text func() string, do func(w *world) (table.WriteResult, error)) (table.WriteResult, error) {
+	var result table.WriteResult
 	var own error
 	err := r.request(func() explore.Digest {
 		w := r.w.of(key.Group)
@@ -31,10 +31,10 @@ func (r *requests) write(key table.Key, text func() string, do func(w *world) (t
 	return pick(result, own, err)
 }
 
-func (r *requests) Take(ctx context.Context, key table.Key, take table.Take) (table.Taken, error) {
+func (r *requests) Charge(ctx context.Context, key table.Key, take table.FastCharge) (table.WriteResult, error) {
 	text := func() string { return fmt.Sprintf("takes %s of %s", tokens(take.Amounts["q"]), shardName(key)) }
-	return r.write(key, text, func(w *world) (table.Taken, error) {
-		taken, err := w.table.Take(ctx, key, take)
+	return r.write(key, text, func(w *world) (table.WriteResult, error) {
+		taken, err := w.table.Charge(ctx, key, take)
 		if taken.Applied {
 			before, after := w.wrote(key.Shard)
 			w.books.took(r.user, before, after, take.Now)
@@ -43,23 +43,23 @@ func (r *requests) Take(ctx context.Context, key table.Key, take table.Take) (ta
 	})
 }
 
-func (r *requests) Use(ctx context.Context, b *table.Bucket, use *quota.Use, expires int64) (table.Taken, error) {
+func (r *requests) Use(ctx context.Context, b *table.Bucket, use *quota.Use, expires int64) (table.WriteResult, error) {
 	text := func() string {
-		return fmt.Sprintf("uses %s at %d (%s, rf %s) for %s", shardName(b.Key), use.Count, changes(use.Pass), clock(use.Refilled), takes(use))
+		return fmt.Sprintf("uses %s at %d (%s, rf %s) for %s", shardName(b.Key), use.ShardCount, changes(use.Pass), clock(use.RefilledAt), takes(use))
 	}
-	return r.write(b.Key, text, func(w *world) (table.Taken, error) {
+	return r.write(b.Key, text, func(w *world) (table.WriteResult, error) {
 		taken, err := w.table.Use(ctx, b, use, expires)
 		if taken.Applied {
 			before, after := w.wrote(b.Shard)
 			passed := untaken(after, use)
 			w.books.passed(b, before, passed, use.Pass)
-			w.books.took(r.user, passed, after, use.Refilled)
+			w.books.took(r.user, passed, after, use.RefilledAt)
 		}
 		return taken, err
 	})
 }
 
-func (r *requests) UseAll(ctx context.Context, uses []table.Using) (applied bool, err error) {
+func (r *requests) UseAll(ctx context.Context, uses []table.PlannedUse) (applied bool, err error) {
 	var own error
 	err = r.request(func() explore.Digest {
 		w := r.w.of(uses[0].Bucket.Key.Group)
@@ -69,11 +69,11 @@ func (r *requests) UseAll(ctx context.Context, uses []table.Using) (applied bool
 		for _, u := range uses {
 			before, after := w.wrote(u.Bucket.Shard)
 			digest = digest.Add(uint64(w.shards[u.Bucket.Shard].digest))
-			texts = append(texts, fmt.Sprintf("%s of %s at %d (%s)", takes(u.Use), shardName(u.Bucket.Key), u.Use.Count, changes(u.Use.Pass)))
+			texts = append(texts, fmt.Sprintf("%s of %s at %d (%s)", takes(u.Use), shardName(u.Bucket.Key), u.Use.ShardCount, changes(u.Use.Pass)))
 			if applied {
 				passed := untaken(after, u.Use)
 				w.books.passed(u.Bucket, before, passed, u.Use.Pass)
-				w.books.took(r.user, passed, after, u.Use.Refilled)
+				w.books.took(r.user, passed, after, u.Use.RefilledAt)
 			}
 		}
 		r.say("gathers %s, %s", strings.Join(texts, " and "), outcome(applied))
@@ -86,7 +86,7 @@ func (r *requests) UseAll(ctx context.Context, uses []table.Using) (applied bool
 func untaken(after *table.Bucket, use *quota.Use) *table.Bucket {
 	b := *after
 	b.Limits = slices.Clone(b.Limits)
-	for _, take := range use.Takes {
+	for _, take := range use.Charges {
 		l := b.Limit(take.Limit)
 		l.Balance, l.Consumed = l.Balance+take.Debit, l.Consumed-take.Consumed
 	}
@@ -94,7 +94,7 @@ func untaken(after *table.Bucket, use *quota.Use) *table.Bucket {
 }
 
 func takes(use *quota.Use) string {
-	for _, take := range use.Takes {
+	for _, take := range use.Charges {
 		if take.Limit == "q" {
 			return tokens(take.Consumed)
 		}
@@ -102,7 +102,7 @@ func takes(use *quota.Use) string {
 	return "nothing"
 }
 
-func (r *requests) Settle(ctx context.Context, b *table.Bucket, corrections []quota.Correction) (table.Taken, error) {
+func (r *requests) Reconcile(ctx context.Context, b *table.Bucket, corrections []quota.Adjustment) (table.WriteResult, error) {
 	text := func() string {
 		for _, c := range corrections {
 			if c.Limit == "q" {
@@ -111,8 +111,8 @@ func (r *requests) Settle(ctx context.Context, b *table.Bucket, corrections []qu
 		}
 		return "settles nothing of " + shardName(b.Key)
 	}
-	return r.write(b.Key, text, func(w *world) (table.Taken, error) {
-		taken, err := w.table.Settle(ctx, b, corrections)
+	return r.write(b.Key, text, func(w *world) (table.WriteResult, error) {
+		taken, err := w.table.Reconcile(ctx, b, corrections)
 		if taken.Applied {
 			before, after := w.wrote(b.Shard)
 			w.books.settled(r.user, before, after)
@@ -121,10 +121,10 @@ func (r *requests) Settle(ctx context.Context, b *table.Bucket, corrections []qu
 	})
 }
 
-func (r *requests) Tell(ctx context.Context, key table.Key, window table.Opened) (told bool, err error) {
+func (r *requests) PropagateWindow(ctx context.Context, key table.Key, window table.OpenedWindow) (told bool, err error) {
 	text := func() string { return fmt.Sprintf("tells %s of the window of %s", shardName(key), clock(window.Start)) }
-	_, err = r.write(key, text, func(w *world) (taken table.Taken, err error) {
-		taken.Applied, err = w.table.Tell(ctx, key, window)
+	_, err = r.write(key, text, func(w *world) (taken table.WriteResult, err error) {
+		taken.Applied, err = w.table.PropagateWindow(ctx, key, window)
 		w.wrote(key.Shard)
 		told = taken.Applied
 		return taken, err
@@ -155,7 +155,7 @@ func (r *requests) Insert(ctx context.Context, item table.Item) (inserted bool, 
 	return inserted && err == nil, err
 }
 
-func (r *requests) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (amended table.Taken, err error) {
+func (r *requests) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (amended table.WriteResult, err error) {
 	err = r.anywhere(pk, sk, "amends", func() (bool, error) {
 		amended, err = r.w.table.Amend(ctx, pk, sk, amendment)
 		return amended.Applied, err
@@ -168,7 +168,7 @@ func (r *requests) Replace(ctx context.Context, item table.Item) error {
 	return r.anywhere(pk, sk, "replaces", func() (bool, error) { return true, r.w.table.Replace(ctx, item) })
 }
 
-func (r *requests) Remove(ctx context.Context, pk, sk string, expect ...table.Term) (removed bool, err error) {
+func (r *requests) Remove(ctx context.Context, pk, sk string, expect ...table.NamedValue) (removed bool, err error) {
 	err = r.anywhere(pk, sk, "removes", func() (bool, error) {
 		removed, err = r.w.table.Remove(ctx, pk, sk, expect...)
 		return removed, err

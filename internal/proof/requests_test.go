@@ -85,7 +85,7 @@ func (r *requests) AddUsage(_ context.Context, usage table.Usage) (table.UsageRe
 			r.say("counts %s in %d writes, %s", counters(usage), usage.Events, outcome(result.Applied))
 		}
 		d := explore.Digest(0).Add(flag(result.Applied))
-		for shard, counted := range result.Counted {
+		for shard, counted := range result.Seen {
 			mark, runs := counted.Texts()
 			d += explore.Digest(0).Add(uint64(shard)).Text(mark).Text(runs)
 		}
@@ -100,7 +100,7 @@ func (r *requests) Pass(_ context.Context, b *table.Bucket, pass *quota.Pass) (t
 	err := r.request(func() explore.Digest {
 		result, own = r.w.pass(b, pass)
 		if r.told() {
-			r.say("passes shard %d at %d (%s, rf %s), %s", b.Shard, pass.Count, changes(pass), clock(pass.Refilled), outcome(result.Applied))
+			r.say("passes shard %d at %d (%s, rf %s), %s", b.Shard, pass.ShardCount, changes(pass), clock(pass.RefilledAt), outcome(result.Applied))
 		}
 		return r.w.shards[b.Shard].digest.Add(flag(result.Applied))
 	})
@@ -141,7 +141,7 @@ func (r *requests) Create(_ context.Context, c table.Creation) (table.CreationOu
 			w.books.whole(c)
 		}
 		if r.told() {
-			r.say("creates shard %d at %d (%s), %s", c.Bucket.Shard, c.Bucket.Count, funding(c), outcomes[result])
+			r.say("creates shard %d at %d (%s), %s", c.Bucket.Shard, c.Bucket.ShardCount, funding(c), outcomes[result])
 		}
 		return explore.Digest(result)
 	})
@@ -151,7 +151,7 @@ func (r *requests) Create(_ context.Context, c table.Creation) (table.CreationOu
 func (r *requests) RaiseAndRead(_ context.Context, group table.Group, n int, now int64) ([]table.Sibling, error) {
 	siblings, err := r.family(group, n)
 	for shard, sibling := range siblings {
-		if b := sibling.Bucket; r.w.mutant.raise == neverRaised || b == nil || shard == 0 || b.Count >= n {
+		if b := sibling.Bucket; r.w.mutant.raise == neverRaised || b == nil || shard == 0 || b.ShardCount >= n {
 			continue
 		}
 		raised, err := r.raise(sibling.Bucket, n, now)
@@ -204,7 +204,7 @@ func (r *requests) raise(b *table.Bucket, n int, now int64) (table.Sibling, erro
 	err := r.request(func() explore.Digest {
 		w := r.w.of(b.Key.Group)
 		stored := w.at(b.Shard)
-		if sibling.Raised = stored.Count < n; sibling.Raised {
+		if sibling.Raised = stored.ShardCount < n; sibling.Raised {
 			item := stored.Item.Clone()
 			for _, freeze := range r.freezes(b, now) {
 				if name := table.Attr(freeze.Limit, table.FieldGrant); item[name] == nil {
@@ -247,7 +247,7 @@ func (b brief) String() string {
 	if b.Bucket == nil {
 		return " (none)"
 	}
-	return fmt.Sprintf(" (count %d, q %s)", b.Count, tokens(b.Limit("q").Balance))
+	return fmt.Sprintf(" (count %d, q %s)", b.ShardCount, tokens(b.Limit("q").Balance))
 }
 
 func changes(pass *quota.Pass) string {
@@ -284,5 +284,5 @@ func (r *requests) freezes(b *table.Bucket, now int64) []quota.Freeze {
 	if r.w.mutant.raise == notFrozen {
 		return nil
 	}
-	return quota.Freezes(&b.Bucket, now)
+	return quota.FrozenGrants(&b.Bucket, now)
 }

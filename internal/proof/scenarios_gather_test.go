@@ -10,7 +10,7 @@ import (
 )
 
 // gathered has a shard say that q is.
-var gathered = attrs{table.Attr("q", table.FieldDivision): string(quota.Gathered)}
+var gathered = attrs{table.Attr("q", table.FieldDivision): string(quota.Pooled)}
 
 // g is a shard of a gathered quota as a Limiter leaves it at noon.
 func g(shard, n int, balance int64, grant int, more ...attrs) table.Item {
@@ -73,7 +73,7 @@ var gatherScenarios = []scenario{
 	},
 }
 
-func (u unruly) UseAll(ctx context.Context, uses []table.Using) (bool, error) {
+func (u unruly) UseAll(ctx context.Context, uses []table.PlannedUse) (bool, error) {
 	if u.useAll == nil {
 		return u.Client.UseAll(ctx, uses)
 	}
@@ -85,7 +85,7 @@ var gatherMutants = []mutant{
 	{
 		name: "what is gathered is taken shard by shard", says: "is there or was used",
 		in: "limiters gather the last tokens of two shards while others take them",
-		table: unruly{useAll: func(t *memory.Client, uses []table.Using) (bool, error) {
+		table: unruly{useAll: func(t *memory.Client, uses []table.PlannedUse) (bool, error) {
 			for _, u := range uses {
 				if taken, err := t.Use(bg, u.Bucket, u.Use, u.Expires); !taken.Applied || err != nil {
 					return false, err
@@ -97,10 +97,10 @@ var gatherMutants = []mutant{
 	{
 		name: "gathered whatever the balances have become", says: "was admitted",
 		in: "limiters gather the last tokens of two shards while others take them",
-		table: unruly{useAll: func(t *memory.Client, uses []table.Using) (bool, error) {
+		table: unruly{useAll: func(t *memory.Client, uses []table.PlannedUse) (bool, error) {
 			return t.UseAll(bg, changedUses(t, uses, func(_ *table.Bucket, use *quota.Use) {
-				for i := range use.Takes {
-					use.Takes[i].Least = nil
+				for i := range use.Charges {
+					use.Charges[i].Least = nil
 				}
 			}))
 		}}.table,
@@ -108,10 +108,10 @@ var gatherMutants = []mutant{
 	{
 		name: "gathered without a condition on rf", says: "was granted slot",
 		in: "a limiter gathers across midnight while a sibling is restored",
-		table: unruly{useAll: func(t *memory.Client, uses []table.Using) (bool, error) {
+		table: unruly{useAll: func(t *memory.Client, uses []table.PlannedUse) (bool, error) {
 			return t.UseAll(bg, changedUses(t, uses, func(now *table.Bucket, use *quota.Use) {
-				use.ExpectRefilled, use.ExpectValid = now.Refilled, now.Valid
-				use.Refilled = max(use.Refilled, now.Refilled+1)
+				use.ExpectRefilledAt, use.ExpectValidUntil = now.RefilledAt, now.ValidUntil
+				use.RefilledAt = max(use.RefilledAt, now.RefilledAt+1)
 				for i := range use.Changes {
 					use.Changes[i].Max = nil
 				}
@@ -122,15 +122,15 @@ var gatherMutants = []mutant{
 
 // changedUses are uses that are changed before they are written; change is given
 // each bucket as it is.
-func changedUses(t *memory.Client, uses []table.Using, change func(now *table.Bucket, use *quota.Use)) []table.Using {
-	var others []table.Using
+func changedUses(t *memory.Client, uses []table.PlannedUse, change func(now *table.Bucket, use *quota.Use)) []table.PlannedUse {
+	var others []table.PlannedUse
 	for _, u := range uses {
 		pass := *u.Use.Pass
 		pass.Changes = append([]quota.Change(nil), u.Use.Changes...)
-		use := &quota.Use{Pass: &pass, Takes: append([]quota.Take(nil), u.Use.Takes...)}
+		use := &quota.Use{Pass: &pass, Charges: append([]quota.Charge(nil), u.Use.Charges...)}
 		now, _ := t.Read(bg, u.Bucket.Key)
 		change(now, use)
-		others = append(others, table.Using{Bucket: u.Bucket, Use: use, Expires: u.Expires})
+		others = append(others, table.PlannedUse{Bucket: u.Bucket, Use: use, Expires: u.Expires})
 	}
 	return others
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // until is when the fast path may last be used.
-func until(at int64) attrs { return attrs{table.AttrValid: at} }
+func until(at int64) attrs { return attrs{table.AttrValidUntil: at} }
 
 // u is a shard of acme's as a Limiter leaves it at noon.
 func u(shard, n int, balance int64, grant int, more ...attrs) table.Item {
@@ -94,7 +94,7 @@ var limiterScenarios = []scenario{
 		"limiters that ask two shards take the last tokens", noon,
 		[]table.Item{u(0, 2, 300_000, 2), u(1, 2, 100_000, 2)},
 		func(w *world) []explore.Spec {
-			twice := []limiter.Option{limiter.Draws(2)}
+			twice := []limiter.Option{limiter.ShardAttempts(2)}
 			return []explore.Spec{
 				w.limiter("limiter", program{count: 2, options: twice, crashes: 1}, acquires(200), acquires(100)),
 				w.limiter("other limiter", program{count: 2, picks: []int{1}, options: twice}, acquires(150), acquires(100), releases),

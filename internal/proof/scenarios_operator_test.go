@@ -38,8 +38,8 @@ var operatorScenarios = []scenario{
 	{
 		"an operator lowers the limit while midnight passes", midnight - 5,
 		[]table.Item{
-			q(0, 2, 300_000, 1, refilled(midnight-hour), attrs{table.AttrValid: midnight}),
-			q(1, 2, 300_000, 2, refilled(midnight-hour), attrs{table.AttrValid: midnight}),
+			q(0, 2, 300_000, 1, refilled(midnight-hour), attrs{table.AttrValidUntil: midnight}),
+			q(1, 2, 300_000, 2, refilled(midnight-hour), attrs{table.AttrValidUntil: midnight}),
 		},
 		func(w *world) []explore.Spec {
 			w.books.changed = true
@@ -53,7 +53,7 @@ var operatorScenarios = []scenario{
 	},
 	{
 		"an operator disables the bucket while shards are created", noon,
-		[]table.Item{q(0, 2, 900_000, 1, attrs{table.AttrValid: noon + hour})},
+		[]table.Item{q(0, 2, 900_000, 1, attrs{table.AttrValidUntil: noon + hour})},
 		func(w *world) []explore.Spec {
 			w.unsettled = true
 			w.before(0, q(0, 1, 900_000, 1), noon)
@@ -66,7 +66,7 @@ var operatorScenarios = []scenario{
 	},
 	{
 		"an operator changes the limit twice", noon,
-		[]table.Item{q(0, 1, 900_000, 1, attrs{table.AttrValid: noon + hour})},
+		[]table.Item{q(0, 1, 900_000, 1, attrs{table.AttrValidUntil: noon + hour})},
 		func(w *world) []explore.Spec {
 			w.books.changed = true
 			return []explore.Spec{

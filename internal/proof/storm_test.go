@@ -65,7 +65,7 @@ func (s *storm) take(shard int, amount int64) {
 func (s *storm) client() *client { return &client{w: s.world, store: &requests{w: s.world}} }
 
 func (s *storm) step() {
-	shard := s.r.IntN(s.at(0).Count)
+	shard := s.r.IntN(s.at(0).ShardCount)
 	switch s.r.IntN(14) {
 	case 0, 1, 2, 3:
 		s.draw(shard, s.r.Int64N(60_000))
@@ -81,7 +81,7 @@ func (s *storm) step() {
 			s.planned = s.planned[1:]
 		}
 	case 8:
-		if n := s.at(0).Count; n < stormShards && !s.alone && s.r.IntN(2) == 0 {
+		if n := s.at(0).ShardCount; n < stormShards && !s.alone && s.r.IntN(2) == 0 {
 			s.double(n)
 		}
 	case 9, 10, 11:
@@ -112,7 +112,7 @@ func (s *storm) draw(shard int, amount int64) {
 		return
 	}
 	s.client().pass(shard)
-	if b = s.at(shard); s.session && !b.Limit("q").Current(b.Refilled, s.now) {
+	if b = s.at(shard); s.session && !b.Limit("q").Current(b.RefilledAt, s.now) {
 		s.client().open(shard)
 		s.now++
 	}

@@ -71,7 +71,7 @@ func (w *world) before(i int, old table.Item, at int64) {
 // deliveries are records as the aggregator gets them.
 func (w *world) deliveries(batch []*record) []aggregator.Delivery {
 	deliveries := make([]aggregator.Delivery, len(batch))
-	mark := events.Mark
+	mark := events.StreamPosition
 	if w.mutant.mark != nil {
 		mark = w.mutant.mark
 	}
@@ -82,7 +82,7 @@ func (w *world) deliveries(batch []*record) []aggregator.Delivery {
 		if r.old != nil {
 			change.EventName, change.Old = events.Modify, r.old.Bucket.Image()
 		}
-		change.Mark, _ = mark(change.Stream, change.Sequence)
+		change.StreamPosition, _ = mark(change.Stream, change.Sequence)
 		deliveries[i] = aggregator.Delivery{Record: change.Record, Change: change}
 	}
 	return deliveries

@@ -61,7 +61,7 @@ func (u *user) start(store *requests) {
 	u.store = store
 	t := &switched{memory.New().Client()}
 	options := append([]limiter.Option{
-		limiter.NamespaceID(acme.Namespace), limiter.Clock(u.clock), limiter.Repeatable(u.pick),
+		limiter.NamespaceID(acme.Namespace), limiter.Clock(u.clock), limiter.Deterministic(u.pick),
 	}, u.options...)
 	var err error
 	if u.limiter, err = limiter.New(context.Background(), t, options...); err != nil {
@@ -231,7 +231,7 @@ func (w *world) operated() string {
 	for _, b := range w.all() {
 		shards = append(shards, &b.Bucket)
 		for _, name := range []string{"q", "come"} {
-			capacity, ok := stored.Whole("l_" + name + "_cp")
+			capacity, ok := stored.Int("l_" + name + "_cp")
 			if l := b.Limit(name); ok && (l == nil || l.Base.Capacity != 1000*capacity) {
 				return fmt.Sprintf("shard %d has not the limit %s that is stored", b.Shard, name)
 			}

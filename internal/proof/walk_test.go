@@ -88,7 +88,7 @@ func (w *world) createAll(fund fundFunc, shards ...int) {
 // slots that it is the closest donor of: so no donor runs dry before another.
 func evenly(t *testing.T, w *world, seed uint64) {
 	t.Helper()
-	n, slotsOf := w.at(0).Count, map[int]int{}
+	n, slotsOf := w.at(0).ShardCount, map[int]int{}
 	for slot := range n {
 		best, closest := -1, 0
 		for _, b := range w.all() {
@@ -108,9 +108,9 @@ func evenly(t *testing.T, w *world, seed uint64) {
 // smallest funds a shard off the donor with the smallest grant count.
 func smallest(zero *quota.Bucket, siblings []*quota.Bucket, shard, count int, now int64) ([]quota.Funding, error) {
 	var best []*quota.Bucket
-	grantOf := func(b *quota.Bucket) int { return b.Limit("q").GrantCount(b.Count, million) }
+	grantOf := func(b *quota.Bucket) int { return b.Limit("q").GrantCount(b.ShardCount, million) }
 	for _, s := range siblings {
-		if !s.Limit("q").Current(s.Refilled, now) || !quota.Covers(s.Shard, grantOf(s), shard) {
+		if !s.Limit("q").Current(s.RefilledAt, now) || !quota.Covers(s.Shard, grantOf(s), shard) {
 			continue
 		}
 		if best == nil || grantOf(s) < grantOf(best[0]) {

@@ -226,7 +226,7 @@ func (w *world) addUsage(usage table.Usage) (table.UsageResult, error) {
 // spent from and is in the period of now.
 func (w *world) spend(i int, amount, now int64) bool {
 	b := w.at(i)
-	if b == nil || b.Disabled || b.Valid != nil && now >= *b.Valid || !b.Limit("q").Current(b.Refilled, now) {
+	if b == nil || b.Disabled || b.ValidUntil != nil && now >= *b.ValidUntil || !b.Limit("q").Current(b.RefilledAt, now) {
 		return false
 	}
 	who := spender{"", i, periodOf(b)}
@@ -306,7 +306,7 @@ func (w *world) settle() string {
 	if len(w.users) > 0 {
 		draw = w.drawnByLimiter()
 	}
-	for i := 0; i == 0 || i < w.at(0).Count; i++ {
+	for i := 0; i == 0 || i < w.at(0).ShardCount; i++ {
 		if draw(i); len(w.books.wrong) > 0 {
 			return w.books.wrong[0]
 		}
@@ -315,8 +315,8 @@ func (w *world) settle() string {
 		return ""
 	}
 	period := periodOf(w.at(0))
-	for i := range w.at(0).Count {
-		if b := w.at(i); b == nil || periodOf(b) != period || !b.Limit("q").Current(b.Refilled, w.now) {
+	for i := range w.at(0).ShardCount {
+		if b := w.at(i); b == nil || periodOf(b) != period || !b.Limit("q").Current(b.RefilledAt, w.now) {
 			return fmt.Sprintf("shard %d is not in the period", i)
 		}
 	}

@@ -35,12 +35,12 @@ func (c Client) Spend(key table.Key, limit string, amount int64) bool {
 			return false
 		}
 	}
-	if valid := b.Valid == nil || *b.Valid > c.Now; c.Careful || !valid || b.Limit(limit).Balance < amount {
+	if valid := b.ValidUntil == nil || *b.ValidUntil > c.Now; c.Careful || !valid || b.Limit(limit).Balance < amount {
 		c.Refresh(key)
 		b = c.Table.At(key)
 	}
 	l := b.Limit(limit)
-	if l.Balance < amount || l.IsQuota() && !l.Current(b.Refilled, c.Now) {
+	if l.Balance < amount || l.IsQuota() && !l.Current(b.RefilledAt, c.Now) {
 		return false
 	}
 	l.Balance -= amount
@@ -60,7 +60,7 @@ func (c Client) Refund(key table.Key, limit string, amount int64) (lost int64) {
 	}
 	given := amount
 	if !c.Rules.Uncapped {
-		given = max(0, min(amount, l.Ceiling(b.Count, params.Capacity)-l.Balance))
+		given = max(0, min(amount, l.Ceiling(b.ShardCount, params.Capacity)-l.Balance))
 	}
 	l.Balance += given
 	l.Consumed -= amount
@@ -108,13 +108,13 @@ func (c Client) Plan(b *table.Bucket) *quota.Pass {
 		return nil
 	}
 	pass := materialise(b, c.Now)
-	if pass.Refilled == pass.ExpectRefilled {
-		if len(pass.Changes) == 0 && pass.Valid == nil {
+	if pass.RefilledAt == pass.ExpectRefilledAt {
+		if len(pass.Changes) == 0 && pass.ValidUntil == nil {
 			return nil
 		}
-		pass = materialise(b, b.Refilled+1)
+		pass = materialise(b, b.RefilledAt+1)
 	}
-	if c.Rules.Backward && c.Now < b.Refilled {
+	if c.Rules.Backward && c.Now < b.RefilledAt {
 		return c.Table.backward(b, c.Now)
 	}
 	return pass
@@ -130,9 +130,9 @@ func materialise(b *table.Bucket, now int64) *quota.Pass {
 
 // backward moves the time of a bucket's last pass back, as no client may.
 func (t *Table) backward(b *table.Bucket, now int64) *quota.Pass {
-	b.Item[table.AttrRefilled] = number(now)
+	b.Item[table.AttrRefilledAt] = number(now)
 	t.Put(b.Item)
-	b.Refilled = now
+	b.RefilledAt = now
 	return materialise(b, now)
 }
 
@@ -152,7 +152,7 @@ func (c Client) opens(b *table.Bucket) bool {
 func (c Client) open(b *table.Bucket) {
 	for i := range b.Limits {
 		if l := &b.Limits[i]; l.Kind() == quota.Session {
-			l.Window.Start, l.Window.Mark = new(c.Now), new(l.Consumed)
+			l.Window.Start, l.Window.ConsumedAtOpen = new(c.Now), new(l.Consumed)
 		}
 	}
 	materialise(b, c.Now).Apply(&b.Bucket)
@@ -171,14 +171,14 @@ func (c Client) tell(b *table.Bucket) {
 	for i := range b.Limits {
 		l := &b.Limits[i]
 		if l.Kind() != quota.Session || l.Window.Start != nil && *l.Window.Start+l.Window.Length > c.Now ||
-			l.Window.Applied == nil && b.Refilled >= c.Now {
+			l.Window.Applied == nil && b.RefilledAt >= c.Now {
 			continue
 		}
-		l.Window.Start, l.Window.Mark = new(c.Now), new(l.Consumed)
+		l.Window.Start, l.Window.ConsumedAtOpen = new(c.Now), new(l.Consumed)
 		told = true
 	}
 	if told {
-		b.Valid = new(int64(0))
+		b.ValidUntil = new(int64(0))
 		b.Fill()
 		c.Table.Put(b.Item)
 	}
@@ -189,7 +189,7 @@ func (c Client) tell(b *table.Bucket) {
 func (c Client) Create(key table.Key) {
 	for attempt := range 3 {
 		zero := c.Table.At(key.At(0))
-		if zero == nil || key.Shard >= zero.Count {
+		if zero == nil || key.Shard >= zero.ShardCount {
 			return
 		}
 		if c.opens(zero) {
@@ -197,7 +197,7 @@ func (c Client) Create(key table.Key) {
 		} else if !zero.WindowsLive(c.Now) {
 			c.Refresh(key.At(0))
 		}
-		if c.try(key, zero.Count, attempt == 2) != table.DonorChanged {
+		if c.try(key, zero.ShardCount, attempt == 2) != table.DonorChanged {
 			return
 		}
 	}
@@ -205,13 +205,13 @@ func (c Client) Create(key table.Key) {
 
 func (c Client) try(key table.Key, count int, last bool) table.CreationOutcome {
 	family, err := c.Table.RaiseAndRead(background, key.Group, count, c.Now)
-	if err != nil || family[0].Bucket == nil || family[0].Bucket.Count != count {
+	if err != nil || family[0].Bucket == nil || family[0].Bucket.ShardCount != count {
 		return table.PinMoved
 	}
 	zero, now := family[0].Bucket, c.Now
 	for _, s := range family {
 		if s.Bucket != nil {
-			now = max(now, s.Bucket.Refilled)
+			now = max(now, s.Bucket.RefilledAt)
 		}
 	}
 	if !zero.WindowsLive(now) {
@@ -228,7 +228,7 @@ func (c Client) try(key table.Key, count int, last bool) table.CreationOutcome {
 	}
 	outcome, _ := c.Table.Create(background, table.Creation{
 		Bucket: table.NewShard(zero, key.Shard, count, now, fundings),
-		Moves:  quota.Moves(fundings), Terms: zero.Terms(),
+		Moves:  quota.Moves(fundings), ConfigAttrs: zero.ConfigAttrs(),
 	})
 	return outcome
 }
@@ -237,8 +237,8 @@ func (c Client) try(key table.Key, count int, last bool) table.CreationOutcome {
 // whoever creates a shard next.
 func (c Client) Double(group table.Group, limit int) {
 	zero := c.Table.At(group.At(0))
-	if zero.Count >= limit {
+	if zero.ShardCount >= limit {
 		return
 	}
-	_, _ = c.Table.Double(background, group, zero.Count)
+	_, _ = c.Table.Double(background, group, zero.ShardCount)
 }

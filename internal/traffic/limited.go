@@ -19,36 +19,36 @@ type limited struct {
 
 var _ table.Client = limited{}
 
-// Take implements table.Client.
-func (l limited) Take(ctx context.Context, key table.Key, take table.Take) (table.Taken, error) {
+// Charge implements table.Client.
+func (l limited) Charge(ctx context.Context, key table.Key, take table.FastCharge) (table.WriteResult, error) {
 	defer l.observe(key)
-	return l.client.Take(ctx, key, take)
+	return l.client.Charge(ctx, key, take)
 }
 
 // Use implements table.Client.
-func (l limited) Use(ctx context.Context, b *table.Bucket, use *quota.Use, expires int64) (table.Taken, error) {
+func (l limited) Use(ctx context.Context, b *table.Bucket, use *quota.Use, expires int64) (table.WriteResult, error) {
 	defer l.observe(b.Key)
 	return l.client.Use(ctx, b, use, expires)
 }
 
 // UseAll implements table.Client.
-func (l limited) UseAll(ctx context.Context, uses []table.Using) (bool, error) {
+func (l limited) UseAll(ctx context.Context, uses []table.PlannedUse) (bool, error) {
 	for _, use := range uses {
 		defer l.observe(use.Bucket.Key)
 	}
 	return l.client.UseAll(ctx, uses)
 }
 
-// Settle implements table.Client.
-func (l limited) Settle(ctx context.Context, b *table.Bucket, corrections []quota.Correction) (table.Taken, error) {
+// Reconcile implements table.Client.
+func (l limited) Reconcile(ctx context.Context, b *table.Bucket, corrections []quota.Adjustment) (table.WriteResult, error) {
 	defer l.observe(b.Key)
-	return l.client.Settle(ctx, b, corrections)
+	return l.client.Reconcile(ctx, b, corrections)
 }
 
-// Tell implements table.Client.
-func (l limited) Tell(ctx context.Context, key table.Key, window table.Opened) (bool, error) {
+// PropagateWindow implements table.Client.
+func (l limited) PropagateWindow(ctx context.Context, key table.Key, window table.OpenedWindow) (bool, error) {
 	defer l.observe(key)
-	return l.client.Tell(ctx, key, window)
+	return l.client.PropagateWindow(ctx, key, window)
 }
 
 // Insert implements table.Client.
@@ -58,7 +58,7 @@ func (l limited) Insert(ctx context.Context, item table.Item) (bool, error) {
 }
 
 // Amend implements table.Client.
-func (l limited) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (table.Taken, error) {
+func (l limited) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (table.WriteResult, error) {
 	defer l.observeItem(pk, sk)
 	return l.client.Amend(ctx, pk, sk, amendment)
 }
@@ -70,7 +70,7 @@ func (l limited) Replace(ctx context.Context, item table.Item) error {
 }
 
 // Remove implements table.Client.
-func (l limited) Remove(ctx context.Context, pk, sk string, expect ...table.Term) (bool, error) {
+func (l limited) Remove(ctx context.Context, pk, sk string, expect ...table.NamedValue) (bool, error) {
 	return l.client.Remove(ctx, pk, sk, expect...)
 }
 

@@ -213,8 +213,8 @@ func (t *Table) PutFirst(group table.Group, writes int64, limits ...Limit) {
 	}
 	item[table.AttrEntityID], item[table.AttrResource] = table.S(group.Entity), table.S(group.Resource)
 	set(table.AttrShardCount, 1)
-	set(table.AttrRefilled, t.Now)
-	set(table.AttrValid, 0)
+	set(table.AttrRefilledAt, t.Now)
+	set(table.AttrValidUntil, 0)
 	t.Put(item)
 }
 
@@ -228,7 +228,7 @@ func (t *Table) Change(group table.Group, limit string, capacity, refill int64) 
 	for _, b := range t.Shards(group) {
 		b.Item[table.Attr(limit, table.FieldCapacity)] = number(capacity)
 		b.Item[table.Attr(limit, table.FieldRefill)] = number(refill)
-		b.Item[table.AttrValid] = number(0)
+		b.Item[table.AttrValidUntil] = number(0)
 		t.Put(b.Item)
 	}
 }

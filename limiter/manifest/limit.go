@@ -132,7 +132,7 @@ var nicknames = map[string]nickname{
 	"@daily": {"day", "0 0 * * *"}, "@midnight": {"day", "0 0 * * *"}, "@hourly": {"hour", "0 * * * *"},
 }
 
-var divisions = map[string]quota.Division{"divided": quota.Divided, "replicated": quota.Replicated, "gathered": quota.Gathered}
+var divisions = map[string]quota.Division{"divided": quota.Divided, "replicated": quota.Replicated, "gathered": quota.Pooled}
 
 func (r *reader) limitField(limit *limiter.Limit, p pair) (err error) {
 	switch p.key.Value {

@@ -65,9 +65,9 @@ func (c *counted) Insert(ctx context.Context, item table.Item) (bool, error) {
 	return c.Client.Insert(ctx, item)
 }
 
-func (c *counted) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (table.Taken, error) {
+func (c *counted) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (table.WriteResult, error) {
 	if err := c.note("amend", pk); err != nil {
-		return table.Taken{}, err
+		return table.WriteResult{}, err
 	}
 	return c.Client.Amend(ctx, pk, sk, amendment)
 }
@@ -80,7 +80,7 @@ func (c *counted) Replace(ctx context.Context, item table.Item) error {
 	return c.Client.Replace(ctx, item)
 }
 
-func (c *counted) Remove(ctx context.Context, pk, sk string, expect ...table.Term) (bool, error) {
+func (c *counted) Remove(ctx context.Context, pk, sk string, expect ...table.NamedValue) (bool, error) {
 	if err := c.note("remove", pk); err != nil {
 		return false, err
 	}
@@ -198,7 +198,7 @@ func TestExample(t *testing.T) {
 	tpm.Schedule = []quota.Entry{{Cron: "* 9-17 * * 1-5", Scale: 500}, {Cron: "* 0-5 * * *", Capacity: 200_000, Refill: 100_000, Period: 30}}
 	tpm.Zone = "Europe/Berlin"
 	calls := limiter.Quota("calls", 40_000, "0 0 1 * *", "0 0 15 * *")
-	calls.Division, calls.Zone = quota.Gathered, "UTC"
+	calls.Division, calls.Zone = quota.Pooled, "UTC"
 	images := limiter.PerDay("images", 100)
 	images.Soft = true
 	monthly := limiter.Quota("calls", 1_000_000, "0 0 1 * *")

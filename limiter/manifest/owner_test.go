@@ -156,7 +156,7 @@ func TestAppliedPastBucketsThatCannotBeRead(t *testing.T) {
 		}
 		items, err := w.Client.Items(w.Context(), []table.ItemKey{{PK: at("sk-live-beta"), SK: table.StateSK}})
 		w.noError(err)
-		if capacity, _ := items[0].Whole("b_rpm_cp"); capacity != 7_000 || !w.export().Equal(next) {
+		if capacity, _ := items[0].Int("b_rpm_cp"); capacity != 7_000 || !w.export().Equal(next) {
 			w.Errorf("the other bucket's capacity is %d", capacity)
 		}
 		if n := w.compare(next).Count(Changed); n != 2 {

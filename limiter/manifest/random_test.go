@@ -49,7 +49,7 @@ func randomEntry(r *rand.Rand, isQuota bool) quota.Entry {
 // randomLimit is a limit of any kind, which may not be valid with others.
 func randomLimit(r *rand.Rand, name, zone string) limiter.Limit {
 	l := limiter.Limit{Name: name, Capacity: amount(r), Soft: r.IntN(3) == 0}
-	l.Division = pick(r, quota.Divided, quota.Gathered)
+	l.Division = pick(r, quota.Divided, quota.Pooled)
 	switch r.IntN(4) {
 	case 0:
 		for range 1 + r.IntN(3) {
@@ -61,7 +61,7 @@ func randomLimit(r *rand.Rand, name, zone string) limiter.Limit {
 		l.Refill, l.Period = l.Capacity, pick(r, time.Second, time.Minute, time.Hour, 24*time.Hour)
 	default:
 		l.Refill, l.Period = amount(r), time.Duration(seconds(r))*time.Second
-		l.Division = pick(r, quota.Divided, quota.Gathered, quota.Replicated)
+		l.Division = pick(r, quota.Divided, quota.Pooled, quota.Replicated)
 	}
 	for range pick(r, 0, 0, 1, 3) {
 		l.Schedule = append(l.Schedule, randomEntry(r, l.Refill == 0))

@@ -19,7 +19,7 @@ func wide(t *testing.T, limits int, more func(set func(table.Field, string))) *t
 	key := table.Group{Namespace: "n", Entity: "e", Resource: "r"}.At(0)
 	item := table.Item{
 		table.AttrPK: table.S(key.PK()), table.AttrSK: table.S(table.StateSK), table.AttrShardCount: table.N("2"),
-		table.AttrRefilled: table.N("1700000000000"), table.AttrValid: table.N("0"), table.AttrTTL: table.N("1"),
+		table.AttrRefilledAt: table.N("1700000000000"), table.AttrValidUntil: table.N("0"), table.AttrTTL: table.N("1"),
 		"b_wcu_tk": table.N("1"), "b_wcu_tc": table.N("0"), "b_wcu_cp": table.N("1000000"), "b_wcu_ra": table.N("1000000"), "b_wcu_rp": table.N("1000"),
 	}
 	for i := range limits {
@@ -62,7 +62,7 @@ const clock = 1796032800000
 // What each write makes of a bucket of so many limits.
 var charging = map[string]func(t *testing.T, limits int) *expression{
 	"take": func(t *testing.T, limits int) *expression {
-		return takeExpression(table.Take{Amounts: amounts(wide(t, limits, drips)), Now: clock})
+		return takeExpression(table.FastCharge{Amounts: amounts(wide(t, limits, drips)), Now: clock})
 	},
 	"use": func(t *testing.T, limits int) *expression { return wideUse(t, wide(t, limits, drips)) },
 	"use that opens": func(t *testing.T, limits int) *expression {
@@ -74,7 +74,7 @@ var charging = map[string]func(t *testing.T, limits int) *expression{
 		for name := range back {
 			back[name] = -1
 		}
-		return settleExpression(b, quota.Settle(&b.Bucket, &b.Bucket, back, clock))
+		return settleExpression(b, quota.Reconcile(&b.Bucket, &b.Bucket, back, clock))
 	},
 }
 
@@ -124,7 +124,7 @@ func (silent) UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dy
 func TestTooManyLimitsAreNotSent(t *testing.T) {
 	client := NewClient(silent{}, "t")
 	b := wide(t, 110, drips)
-	_, take := client.Take(t.Context(), b.Key, table.Take{Amounts: amounts(b), Now: clock})
+	_, take := client.Charge(t.Context(), b.Key, table.FastCharge{Amounts: amounts(b), Now: clock})
 	planned, _, err := quota.PlanUse(&b.Bucket, amounts(b), clock)
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestTooManyLimitsAreNotSent(t *testing.T) {
 	for name := range back {
 		back[name] = -1
 	}
-	_, settle := client.Settle(t.Context(), b, quota.Settle(&b.Bucket, &b.Bucket, back, clock))
+	_, settle := client.Reconcile(t.Context(), b, quota.Reconcile(&b.Bucket, &b.Bucket, back, clock))
 	for name, err := range map[string]error{"take": take, "use": use, "settle": settle} {
 		if !errors.Is(err, table.ErrRequest) || errors.Is(err, table.ErrRetry) || err.Error() != name+": no write that the table can make: too many limits at once" {
 			t.Errorf("%s: %v", name, err)

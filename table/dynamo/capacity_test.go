@@ -101,7 +101,7 @@ func take(ctx context.Context, client dynamo.API, tableName string) error {
 func TestWriteUnits(t *testing.T) {
 	const large = 1100 // bytes
 	again := usage()
-	again.Sources = []table.Source{source(table.Edge{Mark: "13", Total: "b"}, table.Edge{Mark: "14", Total: "c"})}
+	again.Sources = []table.Source{source(table.Bound{Position: "13", Total: "b"}, table.Bound{Position: "14", Total: "c"})}
 	operations := []call{{"add usage again", "UpdateItem", func(ctx context.Context, s *dynamo.Client) (any, error) {
 		return s.AddUsage(ctx, again)
 	}}}

@@ -53,15 +53,15 @@ func NewClient(client ClientAPI, tableName string, options ...Option) *Client {
 
 // charge makes an update that must not land twice, and returns the item as it
 // is after it.
-func (c *Client) charge(ctx context.Context, operation string, key table.Key, e *expression) (table.Taken, error) {
+func (c *Client) charge(ctx context.Context, operation string, key table.Key, e *expression) (table.WriteResult, error) {
 	if err := e.fits(); err != nil {
-		return table.Taken{}, fmt.Errorf("%s: %w", operation, err)
+		return table.WriteResult{}, fmt.Errorf("%s: %w", operation, err)
 	}
 	item, refused, err := c.update(ctx, operation, bucketKey(key), e, types.ReturnValueAllNew, once)
 	if err != nil {
-		return table.Taken{}, err
+		return table.WriteResult{}, err
 	}
-	return table.Taken{Applied: !refused, Item: item}, nil
+	return table.WriteResult{Applied: !refused, Item: item}, nil
 }
 
 // charge adds to the total consumed and to the balance of a limit.
@@ -73,7 +73,7 @@ func (e *expression) charge(limit string, consumed, balance int64) {
 }
 
 // Use implements table.Client.
-func (c *Client) Use(ctx context.Context, bucket *table.Bucket, use *quota.Use, expires int64) (table.Taken, error) {
+func (c *Client) Use(ctx context.Context, bucket *table.Bucket, use *quota.Use, expires int64) (table.WriteResult, error) {
 	return c.charge(ctx, "use", bucket.Key, useExpression(bucket, use, expires))
 }
 
@@ -82,14 +82,14 @@ func (c *Client) Use(ctx context.Context, bucket *table.Bucket, use *quota.Use, 
 // goes with the change.
 func useExpression(bucket *table.Bucket, use *quota.Use, expires int64) *expression {
 	debits := map[string]int64{}
-	for _, take := range use.Takes {
+	for _, take := range use.Charges {
 		debits[take.Limit] = take.Debit
 	}
 	e := passExpression(bucket, use.Pass, debits)
 	for _, change := range use.Changes {
 		delete(debits, change.Limit)
 	}
-	for _, take := range use.Takes {
+	for _, take := range use.Charges {
 		e.charge(take.Limit, take.Consumed, -debits[take.Limit])
 		if take.Least != nil {
 			e.require(e.atLeast(table.Attr(take.Limit, table.FieldBalance), *take.Least))
@@ -104,7 +104,7 @@ func useExpression(bucket *table.Bucket, use *quota.Use, expires int64) *express
 
 // UseAll implements table.Client. The SDK gives each call a token of its own: one
 // made of what is written would take another client's equal use for this one.
-func (c *Client) UseAll(ctx context.Context, uses []table.Using) (bool, error) {
+func (c *Client) UseAll(ctx context.Context, uses []table.PlannedUse) (bool, error) {
 	const operation = "use several"
 	var items []types.TransactWriteItem
 	var hidden secrets
@@ -141,20 +141,20 @@ func othersWrote(err error) bool {
 	})
 }
 
-// Settle implements table.Client.
-func (c *Client) Settle(ctx context.Context, bucket *table.Bucket, corrections []quota.Correction) (table.Taken, error) {
+// Reconcile implements table.Client.
+func (c *Client) Reconcile(ctx context.Context, bucket *table.Bucket, corrections []quota.Adjustment) (table.WriteResult, error) {
 	return c.charge(ctx, "settle", bucket.Key, settleExpression(bucket, corrections))
 }
 
-func settleExpression(bucket *table.Bucket, corrections []quota.Correction) *expression {
+func settleExpression(bucket *table.Bucket, corrections []quota.Adjustment) *expression {
 	e := newExpression()
 	e.require(e.exists(table.AttrPK))
 	if table.Lifts(corrections) {
-		e.require(e.reads(table.AttrRefilled, bucket.Refilled))
-		e.require(e.isOrAbsent(table.AttrValid, bucket.Valid))
-		e.require(e.countIs(bucket.Count))
-		if table.Retermed(bucket) {
-			e.terms(bucket.PassTerms())
+		e.require(e.reads(table.AttrRefilledAt, bucket.RefilledAt))
+		e.require(e.isOrAbsent(table.AttrValidUntil, bucket.ValidUntil))
+		e.require(e.countIs(bucket.ShardCount))
+		if table.ConfigChanged(bucket) {
+			e.terms(bucket.PassConfigAttrs())
 		}
 	}
 	for _, correction := range corrections {
@@ -166,18 +166,18 @@ func settleExpression(bucket *table.Bucket, corrections []quota.Correction) *exp
 	return e
 }
 
-// Tell implements table.Client.
-func (c *Client) Tell(ctx context.Context, key table.Key, window table.Opened) (bool, error) {
+// PropagateWindow implements table.Client.
+func (c *Client) PropagateWindow(ctx context.Context, key table.Key, window table.OpenedWindow) (bool, error) {
 	at := func(field table.Field) string { return table.Attr(window.Limit, field) }
 	e := newExpression()
 	start := at(table.FieldStart)
 	e.require(e.exists(table.AttrPK))
 	e.require(either(e.absent(start), e.atMost(start, window.Start-window.Length)))
-	e.require(either(e.exists(at(table.FieldApplied)), e.name(table.AttrRefilled)+" < "+e.number(window.Start)))
-	e.sets = append(e.sets, e.name(at(table.FieldMark))+" = if_not_exists("+e.name(at(table.FieldConsumed))+", "+e.number(0)+")")
+	e.require(either(e.exists(at(table.FieldApplied)), e.name(table.AttrRefilledAt)+" < "+e.number(window.Start)))
+	e.sets = append(e.sets, e.name(at(table.FieldConsumedAtOpen))+" = if_not_exists("+e.name(at(table.FieldConsumed))+", "+e.number(0)+")")
 	e.setNumber(start, window.Start)
 	e.setNumber(at(table.FieldLength), window.Length/1000)
-	e.setNumber(table.AttrValid, 0)
+	e.setNumber(table.AttrValidUntil, 0)
 	_, refused, err := c.update(ctx, "tell of a window", bucketKey(key), e, types.ReturnValueNone)
 	return err == nil && !refused, err
 }
@@ -204,7 +204,7 @@ func (c *Client) Insert(ctx context.Context, item table.Item) (bool, error) {
 }
 
 // Amend implements table.Client.
-func (c *Client) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (table.Taken, error) {
+func (c *Client) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (table.WriteResult, error) {
 	e := newExpression()
 	e.require(e.exists(table.AttrPK))
 	e.terms(amendment.Expect)
@@ -216,9 +216,9 @@ func (c *Client) Amend(ctx context.Context, pk, sk string, amendment table.Amend
 	}
 	item, refused, err := c.update(ctx, "amend", itemKey(pk, sk), e, types.ReturnValueAllNew)
 	if err != nil {
-		return table.Taken{}, err
+		return table.WriteResult{}, err
 	}
-	return table.Taken{Applied: !refused, Item: item}, nil
+	return table.WriteResult{Applied: !refused, Item: item}, nil
 }
 
 // Replace implements table.Client.
@@ -234,7 +234,7 @@ func (c *Client) Replace(ctx context.Context, item table.Item) error {
 }
 
 // Remove implements table.Client.
-func (c *Client) Remove(ctx context.Context, pk, sk string, expect ...table.Term) (bool, error) {
+func (c *Client) Remove(ctx context.Context, pk, sk string, expect ...table.NamedValue) (bool, error) {
 	e := newExpression()
 	e.require(e.exists(table.AttrPK))
 	e.terms(expect)

@@ -30,14 +30,14 @@ func use() (*table.Bucket, *quota.Use) {
 }
 
 // uses are use, and one that takes 60 of shard 1's quota.
-func uses() []table.Using {
+func uses() []table.PlannedUse {
 	b, first := use()
 	other := decode(seed()[1])
 	second, _, err := quota.PlanUse(&other.Bucket, quota.Demand{"calls": 60}, now)
 	if err != nil || second == nil {
 		panic(err)
 	}
-	return []table.Using{{Bucket: b, Use: first, Expires: 1900000000}, {Bucket: other, Use: second}}
+	return []table.PlannedUse{{Bucket: b, Use: first, Expires: 1900000000}, {Bucket: other, Use: second}}
 }
 
 // another is an item of an entity that has none yet.
@@ -46,13 +46,13 @@ func another() table.Item { return bucket(3, 4, "77") }
 // amended is what the calls amend of shard 0.
 var amended = table.Amendment{
 	Set: table.Item{"parent_id": table.S("other-" + parent)}, Remove: []string{"b_calls_tc"},
-	Expect: []table.Term{{Name: "resource", Value: table.S("gpt-4")}, {Name: "disabled"}},
+	Expect: []table.NamedValue{{Name: "resource", Value: table.S("gpt-4")}, {Name: "disabled"}},
 }
 
 // clientCalls are the operations that only a Client has.
 var clientCalls = []call{
 	{"take", "UpdateItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
-		return c.Take(ctx, group.At(0), table.Take{Amounts: map[string]int64{"calls": 3000}, Now: now})
+		return c.Charge(ctx, group.At(0), table.FastCharge{Amounts: map[string]int64{"calls": 3000}, Now: now})
 	}},
 	{"use", "UpdateItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
 		b, use := use()
@@ -60,12 +60,12 @@ var clientCalls = []call{
 	}},
 	{"use several", "TransactWriteItems", func(ctx context.Context, c *dynamo.Client) (any, error) { return c.UseAll(ctx, uses()) }},
 	{"settle", "UpdateItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
-		return c.Settle(ctx, decode(seed()[1]), []quota.Correction{
+		return c.Reconcile(ctx, decode(seed()[1]), []quota.Adjustment{
 			{Limit: "calls", Consumed: -500, Balance: 500, Max: new(int64(1500))}, {Limit: "wcu", Consumed: 1000, Balance: -1000},
 		})
 	}},
 	{"tell of a window", "UpdateItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
-		return c.Tell(ctx, group.At(1), table.Opened{Limit: "calls", Start: now + 7200_000, Length: 7200_000})
+		return c.PropagateWindow(ctx, group.At(1), table.OpenedWindow{Limit: "calls", Start: now + 7200_000, Length: 7200_000})
 	}},
 	{"insert", "PutItem", func(ctx context.Context, c *dynamo.Client) (any, error) { return c.Insert(ctx, another()) }},
 	{"amend", "UpdateItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
@@ -100,14 +100,14 @@ func clientCall(name string) func(context.Context, *dynamo.Client) (any, error) 
 // charges are the places in the Client that make a request which is not to be
 // made again by itself.
 var charges = []site{
-	{method: "Take", operation: "UpdateItem", do: clientCall("take")},
+	{method: "Charge", operation: "UpdateItem", do: clientCall("take")},
 	{method: "Use", operation: "UpdateItem", do: clientCall("use")},
-	{method: "Settle", operation: "UpdateItem", do: clientCall("settle")},
+	{method: "Reconcile", operation: "UpdateItem", do: clientCall("settle")},
 }
 
 // clientSites are the others.
 var clientSites = []site{
-	{method: "Tell", operation: "UpdateItem", do: clientCall("tell of a window"), again: func(t *testing.T, answer any, items raw) {
+	{method: "PropagateWindow", operation: "UpdateItem", do: clientCall("tell of a window"), again: func(t *testing.T, answer any, items raw) {
 		if answer != false {
 			t.Error("told twice")
 		}
@@ -120,7 +120,7 @@ var clientSites = []site{
 		numbers(t, items, group.At(3).PK(), table.StateSK, map[string]string{"b_calls_tk": "77"})
 	}},
 	{method: "Amend", operation: "UpdateItem", do: clientCall("amend"), again: func(t *testing.T, answer any, _ raw) {
-		if got := answer.(table.Taken); !got.Applied || got.Item["b_calls_tc"] != nil {
+		if got := answer.(table.WriteResult); !got.Applied || got.Item["b_calls_tc"] != nil {
 			t.Errorf("got %+v", got)
 		}
 	}},

@@ -111,12 +111,12 @@ func (s *Store) check(first table.Key, creation table.Creation) *types.Condition
 
 // pin holds shard 0's count and terms.
 func (e *expression) pin(creation table.Creation) {
-	e.require(e.countIs(creation.Bucket.Count))
-	e.terms(creation.Terms)
+	e.require(e.countIs(creation.Bucket.ShardCount))
+	e.terms(creation.ConfigAttrs)
 }
 
 // terms requires attributes to be as read.
-func (e *expression) terms(terms []table.Term) {
+func (e *expression) terms(terms []table.NamedValue) {
 	for _, term := range terms {
 		if term.Value == nil {
 			e.require(e.absent(term.Name))
@@ -135,8 +135,8 @@ func (e *expression) debit(move quota.Funding) {
 	switch {
 	case guard.SessionOnly:
 		e.require(e.isOrAbsent(table.Attr(move.Limit, table.FieldApplied), guard.Applied))
-	case guard.Refilled != 0:
-		e.require(e.atLeast(table.AttrRefilled, guard.Refilled))
+	case guard.RefilledAt != 0:
+		e.require(e.atLeast(table.AttrRefilledAt, guard.RefilledAt))
 	}
 }
 
@@ -146,13 +146,13 @@ func (e *expression) debit(move quota.Funding) {
 func (e *expression) sameGrant(move quota.Funding) string {
 	guard, grant := move.Guard, table.Attr(move.Limit, table.FieldGrant)
 	if guard.Legacy {
-		return both(e.absent(grant), e.countIs(guard.Count))
+		return both(e.absent(grant), e.countIs(guard.ShardCount))
 	}
 	stored := e.is(grant, int64(guard.Grant))
-	if guard.Grant != guard.Count {
+	if guard.Grant != guard.ShardCount {
 		return stored
 	}
-	return either(stored, both(e.atMost(grant, 0), e.countIs(guard.Count)))
+	return either(stored, both(e.atMost(grant, 0), e.countIs(guard.ShardCount)))
 }
 
 // conditionCode is how a cancellation says that an item's condition failed.
@@ -185,7 +185,7 @@ func cancellation(creation table.Creation, reasons []types.CancellationReason) t
 // unpinned tells a moved count from whatever else about shard 0 was refused.
 func unpinned(creation table.Creation, first table.Item) bool {
 	count, err := first.ShardCount()
-	return first == nil || err != nil || count != creation.Bucket.Count
+	return first == nil || err != nil || count != creation.Bucket.ShardCount
 }
 
 func deref(text *string) string {

@@ -110,7 +110,7 @@ func bucket(shard, count int, balance string) table.Item {
 		"b_calls_ws": table.N("1796086700000"), "b_calls_wa": table.N("1796086700000"),
 		"b_wcu_tk": table.N("1000000"), "b_wcu_tc": table.N("0"), "b_wcu_cp": table.N("1000000"),
 		"b_wcu_ra": table.N("1000000"), "b_wcu_rp": table.N("1000"),
-	}, Bucket: quota.Bucket{Shard: shard, Count: count, Refilled: now - 1000}}
+	}, Bucket: quota.Bucket{Shard: shard, ShardCount: count, RefilledAt: now - 1000}}
 	b.Fill()
 	return b.Item
 }
@@ -131,8 +131,8 @@ type call struct {
 }
 
 // source is one run of shard 0's records.
-func source(first, last table.Edge) table.Source {
-	return table.Source{Shard: 0, Next: table.Counted{{First: first, Last: last}}}
+func source(first, last table.Bound) table.Source {
+	return table.Source{Shard: 0, Next: table.SeenRecords{{First: first, Last: last}}}
 }
 
 func usage() table.Usage {
@@ -140,7 +140,7 @@ func usage() table.Usage {
 		Key:      table.UsageKey{Group: group, Window: "hourly", Start: "2026-12-01T01:00:00Z"},
 		Counters: map[string]int64{"tokens.in": 1500, "calls-day": 2},
 		Events:   2,
-		Sources:  []table.Source{source(table.Edge{Mark: "10", Total: "a"}, table.Edge{Mark: "12", Total: "b"})},
+		Sources:  []table.Source{source(table.Bound{Position: "10", Total: "a"}, table.Bound{Position: "12", Total: "b"})},
 		Expires:  1800000000,
 	}
 }
@@ -156,8 +156,8 @@ func seed() []table.Item {
 func drip() (*table.Bucket, *quota.Pass) {
 	b := decode(seed()[0])
 	return b, &quota.Pass{
-		Changes:  []quota.Change{{Limit: "calls", Read: 8000, Delta: -50, Restore: true, Max: new(int64(8000))}},
-		Refilled: now, Count: 4, ExpectRefilled: now - 1000, Valid: new(now + 5),
+		Changes:    []quota.Change{{Limit: "calls", Read: 8000, Delta: -50, Restore: true, Max: new(int64(8000))}},
+		RefilledAt: now, ShardCount: 4, ExpectRefilledAt: now - 1000, ValidUntil: new(now + 5),
 	}
 }
 
@@ -166,7 +166,7 @@ func creation() table.Creation {
 	item["b_calls_gc"] = table.N("4")
 	return table.Creation{Bucket: decode(item), Moves: []quota.Funding{{
 		Limit: "calls", Source: quota.Move, Amount: 2000, Donor: 0,
-		Guard: quota.Guard{Grant: 1, Count: 4, SessionOnly: true, Applied: new(int64(1796086700000))},
+		Guard: quota.Guard{Grant: 1, ShardCount: 4, SessionOnly: true, Applied: new(int64(1796086700000))},
 	}}}
 }
 

@@ -38,7 +38,7 @@ func TestLooking(t *testing.T) {
 		t.Fatal(err)
 	}
 	fixture.Eq(t, "shards", len(shards), 32)
-	fixture.Eq(t, "counts", []int{shards[0].Bucket.Count, shards[1].Bucket.Count}, []int{4, 2})
+	fixture.Eq(t, "counts", []int{shards[0].Bucket.ShardCount, shards[1].Bucket.ShardCount}, []int{4, 2})
 	fixture.Eq(t, "shard 2 is missing", shards[2], table.Sibling{})
 	fixture.Eq(t, "shard 3", shards[3].Broken, "malformed item: rf: not a number")
 

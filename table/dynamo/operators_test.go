@@ -21,7 +21,7 @@ func TestPassStaysBelowTheOperatorLimit(t *testing.T) {
 	for _, limits := range []int{1, 13, 40} {
 		item := table.Item{
 			table.AttrPK: table.S(key.PK()), table.AttrSK: table.S(table.StateSK),
-			table.AttrRefilled: table.N("1700000000000"), table.AttrValid: table.N("0"),
+			table.AttrRefilledAt: table.N("1700000000000"), table.AttrValidUntil: table.N("0"),
 		}
 		for i := range limits {
 			set := func(field table.Field, value string) {
@@ -54,14 +54,14 @@ func TestPassStaysBelowTheOperatorLimit(t *testing.T) {
 // The widest usage: every shard, and many limits.
 func TestUsageStaysBelowTheExpressionLimits(t *testing.T) {
 	mark := "2026-11-30T00:00:00.000/" + strings.Repeat("9", 40)
-	run := table.Run{First: table.Edge{Mark: mark, Total: "AAAAAAAAAAA"}, Last: table.Edge{Mark: mark, Total: "BBBBBBBBBBB"}}
-	for name, found := range map[string]table.Counted{"not read": nil, "read": {run}} {
+	run := table.Range{First: table.Bound{Position: mark, Total: "AAAAAAAAAAA"}, Last: table.Bound{Position: mark, Total: "BBBBBBBBBBB"}}
+	for name, found := range map[string]table.SeenRecords{"not read": nil, "read": {run}} {
 		usage := table.Usage{Events: 1, Expires: 1, Counters: map[string]int64{}}
 		for i := range 100 {
 			usage.Counters[fmt.Sprint("limit", i)] = 1
 		}
 		for shard := range quota.MaxShards {
-			usage.Sources = append(usage.Sources, table.Source{Shard: shard, Found: found, Next: table.Counted{run}})
+			usage.Sources = append(usage.Sources, table.Source{Shard: shard, Found: found, Next: table.SeenRecords{run}})
 		}
 		e := usageExpression(usage)
 		condition, update := *e.condition(), *e.update()

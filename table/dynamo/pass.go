@@ -44,24 +44,24 @@ func decodable(item table.Item) *table.Bucket {
 func passExpression(bucket *table.Bucket, pass *quota.Pass, debits map[string]int64) *expression {
 	e := newExpression()
 	e.require(e.exists(table.AttrPK))
-	e.require(e.reads(table.AttrRefilled, pass.ExpectRefilled))
-	e.require(e.isOrAbsent(table.AttrValid, pass.ExpectValid))
-	e.require(e.countAtMost(pass.Count))
-	e.setNumber(table.AttrRefilled, max(pass.Refilled, pass.ExpectRefilled))
-	if pass.Valid != nil {
-		e.setNumber(table.AttrValid, *pass.Valid)
+	e.require(e.reads(table.AttrRefilledAt, pass.ExpectRefilledAt))
+	e.require(e.isOrAbsent(table.AttrValidUntil, pass.ExpectValidUntil))
+	e.require(e.countAtMost(pass.ShardCount))
+	e.setNumber(table.AttrRefilledAt, max(pass.RefilledAt, pass.ExpectRefilledAt))
+	if pass.ValidUntil != nil {
+		e.setNumber(table.AttrValidUntil, *pass.ValidUntil)
 	}
 	if pass.Unbound {
-		e.remove(table.AttrValid)
+		e.remove(table.AttrValidUntil)
 	}
-	if pass.Valid != nil || pass.Unbound {
+	if pass.ValidUntil != nil || pass.Unbound {
 		e.require(e.sameSchedule(bucket.Item[table.AttrSchedule]))
 	}
-	if table.Retermed(bucket) {
-		e.terms(bucket.PassTerms())
+	if table.ConfigChanged(bucket) {
+		e.terms(bucket.PassConfigAttrs())
 	}
 	for _, change := range pass.Changes {
-		e.change(change, change.Delta-debits[change.Limit], pass.Count)
+		e.change(change, change.Delta-debits[change.Limit], pass.ShardCount)
 		if table.Holds(pass, change) {
 			e.require(e.is(table.Attr(change.Limit, table.FieldBalance), change.Read))
 			e.require(e.reads(table.Attr(change.Limit, table.FieldConsumed), bucket.Limit(change.Limit).Consumed))

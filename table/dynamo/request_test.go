@@ -157,7 +157,7 @@ func TestRaiseAfterSomeoneElse(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := siblings[1]
-		if got.Raised != want.raised || got.Bucket.Count != want.count {
+		if got.Raised != want.raised || got.Bucket.ShardCount != want.count {
 			t.Errorf("to %d: %+v", want.count, got)
 		}
 		if calls := got.Bucket.Limit("calls"); calls.Balance != 77 || calls.Grant == nil || *calls.Grant != 4 {
@@ -252,9 +252,9 @@ func TestTokens(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(*table.Creation){
-		"time":        func(c *table.Creation) { c.Bucket.Refilled++; c.Bucket.Fill() },
+		"time":        func(c *table.Creation) { c.Bucket.RefilledAt++; c.Bucket.Fill() },
 		"shard":       func(c *table.Creation) { c.Bucket.Key.Shard++ },
-		"count":       func(c *table.Creation) { c.Bucket.Count *= 2 },
+		"count":       func(c *table.Creation) { c.Bucket.ShardCount *= 2 },
 		"amount":      func(c *table.Creation) { c.Moves[0].Amount++ },
 		"donor":       func(c *table.Creation) { c.Moves[0].Donor = 1 },
 		"guard":       func(c *table.Creation) { c.Moves[0].Guard.Grant = 2 },

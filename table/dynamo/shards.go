@@ -63,7 +63,7 @@ func (s *Store) RaiseAndRead(ctx context.Context, group table.Group, count int, 
 	raises, ctx := errgroup.WithContext(ctx)
 	raises.SetLimit(s.raises)
 	for shard := range siblings {
-		if b := siblings[shard].Bucket; b == nil || shard == 0 || b.Count >= count {
+		if b := siblings[shard].Bucket; b == nil || shard == 0 || b.ShardCount >= count {
 			continue
 		}
 		raises.Go(func() (err error) {
@@ -84,7 +84,7 @@ func (s *Store) raise(ctx context.Context, b *table.Bucket, count int, now int64
 	e.require(e.exists(table.AttrPK))
 	e.setNumber(table.AttrShardCount, int64(count))
 	e.require(either(e.absent(table.AttrShardCount), e.name(table.AttrShardCount)+" < "+e.number(int64(count))))
-	e.freeze(quota.Freezes(&b.Bucket, now))
+	e.freeze(quota.FrozenGrants(&b.Bucket, now))
 	operation := fmt.Sprintf("raise shard %d", b.Shard)
 	item, refused, err := s.update(ctx, operation, bucketKey(b.Key), e, types.ReturnValueAllNew)
 	if err != nil || item == nil {

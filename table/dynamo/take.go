@@ -16,10 +16,10 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// Take implements table.Client.
-func (c *Client) Take(ctx context.Context, key table.Key, take table.Take) (table.Taken, error) {
+// Charge implements table.Client.
+func (c *Client) Charge(ctx context.Context, key table.Key, take table.FastCharge) (table.WriteResult, error) {
 	if err := take.Sound(); err != nil {
-		return table.Taken{}, fmt.Errorf("take: %w", err)
+		return table.WriteResult{}, fmt.Errorf("take: %w", err)
 	}
 	limits := slices.Sorted(maps.Keys(take.Amounts))
 	return c.charge(ctx, "take", key, c.shapes.of(limits, take).filled(limits, take))
@@ -43,7 +43,7 @@ func newTakeShapes() takeShapes {
 	return takeShapes{cache}
 }
 
-func (s takeShapes) of(limits []string, take table.Take) *expression {
+func (s takeShapes) of(limits []string, take table.FastCharge) *expression {
 	key := shapeKey(limits, take)
 	shape, ok := s.cache.Get(key)
 	if !ok {
@@ -54,7 +54,7 @@ func (s takeShapes) of(limits []string, take table.Take) *expression {
 }
 
 // shapeKey is another one for any other names, whatever is in them.
-func shapeKey(limits []string, take table.Take) string {
+func shapeKey(limits []string, take table.FastCharge) string {
 	var key strings.Builder
 	key.WriteString(strconv.FormatBool(take.Hot))
 	key.WriteString(strconv.FormatBool(take.Free))
@@ -66,7 +66,7 @@ func shapeKey(limits []string, take table.Take) string {
 	return key.String()
 }
 
-func takeExpression(take table.Take) *expression {
+func takeExpression(take table.FastCharge) *expression {
 	limits := slices.Sorted(maps.Keys(take.Amounts))
 	return takeShape(limits, take).filled(limits, take)
 }
@@ -88,7 +88,7 @@ func aliasDebit(i int) string { return ":" + strconv.Itoa(fixedAliases+3*i+1) }
 func aliasFloor(i int) string { return ":" + strconv.Itoa(fixedAliases+3*i+2) }
 
 // takeShape is a take of limits without its values.
-func takeShape(limits []string, take table.Take) *expression {
+func takeShape(limits []string, take table.FastCharge) *expression {
 	e := newExpression()
 	e.require(e.exists(table.AttrPK))
 	e.require(either(e.absent(table.AttrDisabled), e.name(table.AttrDisabled)+" = "+aliasFalse))
@@ -122,7 +122,7 @@ func (e *expression) free(limits []string) {
 // enforce takes of a bucket whose limits hold.
 func (e *expression) enforce(limits []string, hot bool) {
 	e.require(either(e.absent(table.AttrBypass), e.name(table.AttrBypass)+" <= "+aliasNow))
-	e.require(either(e.absent(table.AttrValid), e.after(table.AttrValid)))
+	e.require(either(e.absent(table.AttrValidUntil), e.after(table.AttrValidUntil)))
 	if !hot {
 		e.require(e.name(table.Attr(quota.WriteMeter, table.FieldBalance)) + " >= " + aliasWrite)
 	}
@@ -141,7 +141,7 @@ func (e *expression) enforce(limits []string, hot bool) {
 func (e *expression) after(attribute string) string { return e.name(attribute) + " > " + aliasNow }
 
 // filled is a shape with the values of a take.
-func (e *expression) filled(limits []string, take table.Take) *expression {
+func (e *expression) filled(limits []string, take table.FastCharge) *expression {
 	full := *e
 	full.values = make(table.Item, fixedAliases+3*len(limits))
 	set := func(alias string, n int64) { full.values[alias] = table.N(strconv.FormatInt(n, 10)) }

@@ -22,11 +22,11 @@ func (s *Store) AddUsage(ctx context.Context, usage table.Usage) (table.UsageRes
 		return table.UsageResult{}, err
 	}
 	if refused {
-		found, err := table.Item(stored).Counted()
+		found, err := table.Item(stored).SeenRecords()
 		if err != nil {
 			return table.UsageResult{}, fmt.Errorf("add usage: %w", err)
 		}
-		return table.UsageResult{Counted: found}, nil
+		return table.UsageResult{Seen: found}, nil
 	}
 	return table.UsageResult{Applied: true}, nil
 }
@@ -52,7 +52,7 @@ func usageExpression(usage table.Usage) *expression {
 // count stores what is counted of a source, if it has counted what it is
 // expected to have.
 func (e *expression) count(source table.Source) {
-	markAttr, runsAttr := table.MarkAttr(source.Shard), table.RunsAttr(source.Shard)
+	markAttr, runsAttr := table.PositionAttr(source.Shard), table.RangesAttr(source.Shard)
 	mark, runs := source.Next.Texts()
 	e.set(markAttr, table.S(mark))
 	if len(source.Found) > 0 {
@@ -75,12 +75,12 @@ func (e *expression) count(source table.Source) {
 // runs attribute: without it all up to the mark is counted, which no update that
 // does not read could write down.
 func (e *expression) follows(source table.Source) string {
-	mark, runs := table.MarkAttr(source.Shard), table.RunsAttr(source.Shard)
+	mark, runs := table.PositionAttr(source.Shard), table.RangesAttr(source.Shard)
 	first, ok := source.Follows()
 	if !ok {
 		return e.absent(mark)
 	}
-	ends := e.name(mark) + " < " + e.value(table.S(first.Mark))
+	ends := e.name(mark) + " < " + e.value(table.S(first.Position))
 	meets := "contains(" + e.name(mark) + ", " + e.value(table.S(" "+first.Total)) + ")"
 	return either(e.absent(mark), both(ends, both(meets, e.exists(runs))))
 }

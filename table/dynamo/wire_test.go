@@ -41,7 +41,7 @@ var sites = []site{
 		return s.Get(ctx, group.At(0).PK(), table.StateSK)
 	}, nil},
 	{"AddUsage", "UpdateItem", storeCalls[1].do, func(t *testing.T, answer any, items raw) {
-		if got := answer.(table.UsageResult); got.Applied || !got.Counted[0].Has("12") {
+		if got := answer.(table.UsageResult); got.Applied || !got.Seen[0].Has("12") {
 			t.Errorf("got %+v, not what landed as counted", got)
 		}
 		key := usage().Key
@@ -49,7 +49,7 @@ var sites = []site{
 	}},
 	{"Pass", "UpdateItem", storeCalls[2].do, func(t *testing.T, answer any, items raw) {
 		got := answer.(table.PassResult)
-		if got.Applied || got.Current == nil || got.Current.Refilled != now || got.Current.Limit("calls").Balance != 7950 {
+		if got.Applied || got.Current == nil || got.Current.RefilledAt != now || got.Current.Limit("calls").Balance != 7950 {
 			t.Errorf("got %+v, not the item as the pass left it", got)
 		}
 		numbers(t, items, group.At(0).PK(), table.StateSK, map[string]string{"b_calls_tk": "7950", "b_calls_gc": "4"})
@@ -58,10 +58,10 @@ var sites = []site{
 		// Nothing but the time of the last pass keeps this one from adding twice.
 		b := decode(seed()[0])
 		return s.Pass(ctx, b, &quota.Pass{
-			Changes: []quota.Change{{Limit: "calls", Read: 8000, Delta: 30}}, Refilled: now, Count: 4, ExpectRefilled: now - 1000,
+			Changes: []quota.Change{{Limit: "calls", Read: 8000, Delta: 30}}, RefilledAt: now, ShardCount: 4, ExpectRefilledAt: now - 1000,
 		})
 	}, func(t *testing.T, answer any, items raw) {
-		if got := answer.(table.PassResult); got.Applied || got.Current == nil || got.Current.Refilled != now {
+		if got := answer.(table.PassResult); got.Applied || got.Current == nil || got.Current.RefilledAt != now {
 			t.Errorf("got %+v, not the item as the pass left it", got)
 		}
 		numbers(t, items, group.At(0).PK(), table.StateSK, map[string]string{"b_calls_tk": "8030"})
@@ -75,7 +75,7 @@ var sites = []site{
 	{"readShards", "BatchGetItem", storeCalls[4].do, nil},
 	{"raise", "UpdateItem", storeCalls[4].do, func(t *testing.T, answer any, items raw) {
 		got := answer.([]table.Sibling)[1]
-		if got.Raised || got.Bucket.Count != 4 || *got.Bucket.Limit("calls").Grant != 2 {
+		if got.Raised || got.Bucket.ShardCount != 4 || *got.Bucket.Limit("calls").Grant != 2 {
 			t.Errorf("got %+v, not the image that the raise left", got)
 		}
 		numbers(t, items, group.At(1).PK(), table.StateSK, map[string]string{"shard_count": "4", "b_calls_gc": "2"})

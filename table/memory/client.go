@@ -22,28 +22,28 @@ func (s *Store) Client() *Client { return &Client{s} }
 
 // write changes one item: next makes the item that is stored in its place, nil
 // where a condition does not hold.
-func (s *Store) write(ctx context.Context, operation string, at itemKey, next func(stored table.Item) (table.Item, error)) (table.Taken, error) {
+func (s *Store) write(ctx context.Context, operation string, at itemKey, next func(stored table.Item) (table.Item, error)) (table.WriteResult, error) {
 	if err := s.fetch(ctx, at); err != nil {
-		return table.Taken{}, fmt.Errorf("%s: %w", operation, err)
+		return table.WriteResult{}, fmt.Errorf("%s: %w", operation, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	stored := s.items[at]
 	item, err := next(stored)
 	if err != nil {
-		return table.Taken{}, fmt.Errorf("%s: %w", operation, err)
+		return table.WriteResult{}, fmt.Errorf("%s: %w", operation, err)
 	}
 	if item == nil {
-		return table.Taken{Item: stored.Clone()}, nil
+		return table.WriteResult{Item: stored.Clone()}, nil
 	}
 	s.set(at, item)
-	return table.Taken{Applied: true, Item: item.Clone()}, nil
+	return table.WriteResult{Applied: true, Item: item.Clone()}, nil
 }
 
-// Take implements table.Client.
-func (c *Client) Take(ctx context.Context, key table.Key, take table.Take) (table.Taken, error) {
+// Charge implements table.Client.
+func (c *Client) Charge(ctx context.Context, key table.Key, take table.FastCharge) (table.WriteResult, error) {
 	if err := take.Sound(); err != nil {
-		return table.Taken{}, fmt.Errorf("take: %w", err)
+		return table.WriteResult{}, fmt.Errorf("take: %w", err)
 	}
 	return c.write(ctx, "take", bucketKey(key), func(stored table.Item) (table.Item, error) {
 		if stored == nil || !takeHolds(image(stored), take) {
@@ -63,7 +63,7 @@ func (c *Client) Take(ctx context.Context, key table.Key, take table.Take) (tabl
 	})
 }
 
-func takeHolds(i image, take table.Take) bool {
+func takeHolds(i image, take table.FastCharge) bool {
 	if i.has(table.AttrDisabled) && !i.same(table.AttrDisabled, &types.AttributeValueMemberBOOL{}) ||
 		i.has(table.AttrTTL) && !i.above(table.AttrTTL, take.Now/1000) ||
 		!i.has(table.Attr(quota.WriteMeter, table.FieldBalance)) {
@@ -81,9 +81,9 @@ func takeHolds(i image, take table.Take) bool {
 }
 
 // enforced reports whether a bucket gives what is taken.
-func enforced(i image, take table.Take) bool {
+func enforced(i image, take table.FastCharge) bool {
 	if i.has(table.AttrBypass) && !i.atMost(table.AttrBypass, take.Now) ||
-		i.has(table.AttrValid) && !i.above(table.AttrValid, take.Now) ||
+		i.has(table.AttrValidUntil) && !i.above(table.AttrValidUntil, take.Now) ||
 		!take.Hot && !i.atLeast(table.Attr(quota.WriteMeter, table.FieldBalance), quota.WriteCost) {
 		return false
 	}
@@ -109,14 +109,14 @@ func charge(item table.Item, limit string, consumed, balance int64) error {
 }
 
 // Use implements table.Client.
-func (c *Client) Use(ctx context.Context, bucket *table.Bucket, use *quota.Use, expires int64) (table.Taken, error) {
+func (c *Client) Use(ctx context.Context, bucket *table.Bucket, use *quota.Use, expires int64) (table.WriteResult, error) {
 	return c.write(ctx, "use", bucketKey(bucket.Key), func(stored table.Item) (table.Item, error) {
-		return used(stored, table.Using{Bucket: bucket, Use: use, Expires: expires})
+		return used(stored, table.PlannedUse{Bucket: bucket, Use: use, Expires: expires})
 	})
 }
 
 // UseAll implements table.Client.
-func (c *Client) UseAll(ctx context.Context, uses []table.Using) (bool, error) {
+func (c *Client) UseAll(ctx context.Context, uses []table.PlannedUse) (bool, error) {
 	var keys []itemKey
 	for _, use := range uses {
 		keys = append(keys, bucketKey(use.Bucket.Key))
@@ -140,7 +140,7 @@ func (c *Client) UseAll(ctx context.Context, uses []table.Using) (bool, error) {
 }
 
 // used is an item after a use, nil where that does not hold.
-func used(stored table.Item, u table.Using) (table.Item, error) {
+func used(stored table.Item, u table.PlannedUse) (table.Item, error) {
 	expiring := u.Expires != 0 && u.Bucket.Item[table.AttrTTL] != nil
 	if stored == nil || !passHolds(image(stored), u.Bucket, u.Use.Pass) || !useHolds(image(stored), u.Use) ||
 		expiring && !image(stored).has(table.AttrTTL) {
@@ -150,7 +150,7 @@ func used(stored table.Item, u table.Using) (table.Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, take := range u.Use.Takes {
+	for _, take := range u.Use.Charges {
 		if err := charge(item, take.Limit, take.Consumed, -take.Debit); err != nil {
 			return nil, err
 		}
@@ -162,7 +162,7 @@ func used(stored table.Item, u table.Using) (table.Item, error) {
 }
 
 func useHolds(i image, use *quota.Use) bool {
-	for _, take := range use.Takes {
+	for _, take := range use.Charges {
 		if take.Least != nil && !i.atLeast(table.Attr(take.Limit, table.FieldBalance), *take.Least) {
 			return false
 		}
@@ -170,8 +170,8 @@ func useHolds(i image, use *quota.Use) bool {
 	return true
 }
 
-// Settle implements table.Client.
-func (c *Client) Settle(ctx context.Context, bucket *table.Bucket, corrections []quota.Correction) (table.Taken, error) {
+// Reconcile implements table.Client.
+func (c *Client) Reconcile(ctx context.Context, bucket *table.Bucket, corrections []quota.Adjustment) (table.WriteResult, error) {
 	return c.write(ctx, "settle", bucketKey(bucket.Key), func(stored table.Item) (table.Item, error) {
 		if stored == nil || !settleHolds(image(stored), bucket, corrections) {
 			return nil, nil
@@ -186,7 +186,7 @@ func (c *Client) Settle(ctx context.Context, bucket *table.Bucket, corrections [
 	})
 }
 
-func settleHolds(i image, bucket *table.Bucket, corrections []quota.Correction) bool {
+func settleHolds(i image, bucket *table.Bucket, corrections []quota.Adjustment) bool {
 	if table.Lifts(corrections) && !i.asRead(bucket) {
 		return false
 	}
@@ -201,28 +201,28 @@ func settleHolds(i image, bucket *table.Bucket, corrections []quota.Correction) 
 // asRead reports whether nothing has come to a bucket since it was read that a
 // lift of its balances depends on.
 func (i image) asRead(bucket *table.Bucket) bool {
-	return i.reads(table.AttrRefilled, bucket.Refilled) && i.isOrAbsent(table.AttrValid, bucket.Valid) && i.countIs(bucket.Count) &&
-		(!table.Retermed(bucket) || i.termed(bucket.PassTerms()))
+	return i.reads(table.AttrRefilledAt, bucket.RefilledAt) && i.isOrAbsent(table.AttrValidUntil, bucket.ValidUntil) && i.countIs(bucket.ShardCount) &&
+		(!table.ConfigChanged(bucket) || i.termed(bucket.PassConfigAttrs()))
 }
 
-// Tell implements table.Client.
-func (c *Client) Tell(ctx context.Context, key table.Key, window table.Opened) (bool, error) {
+// PropagateWindow implements table.Client.
+func (c *Client) PropagateWindow(ctx context.Context, key table.Key, window table.OpenedWindow) (bool, error) {
 	at := func(field table.Field) string { return table.Attr(window.Limit, field) }
 	told, err := c.write(ctx, "tell of a window", bucketKey(key), func(stored table.Item) (table.Item, error) {
 		i := image(stored)
 		if stored == nil ||
 			i.has(at(table.FieldStart)) && !i.atMost(at(table.FieldStart), window.Start-window.Length) ||
-			!i.has(at(table.FieldApplied)) && !i.below(table.AttrRefilled, window.Start) {
+			!i.has(at(table.FieldApplied)) && !i.below(table.AttrRefilledAt, window.Start) {
 			return nil, nil
 		}
 		item := stored.Clone()
-		item[at(table.FieldMark)] = table.N("0")
+		item[at(table.FieldConsumedAtOpen)] = table.N("0")
 		if consumed := stored[at(table.FieldConsumed)]; consumed != nil {
-			item[at(table.FieldMark)] = consumed
+			item[at(table.FieldConsumedAtOpen)] = consumed
 		}
 		setNumber(item, at(table.FieldStart), window.Start)
 		setNumber(item, at(table.FieldLength), window.Length/1000)
-		setNumber(item, table.AttrValid, 0)
+		setNumber(item, table.AttrValidUntil, 0)
 		return item, nil
 	})
 	return told.Applied, err
@@ -240,7 +240,7 @@ func (c *Client) Insert(ctx context.Context, item table.Item) (bool, error) {
 }
 
 // Amend implements table.Client.
-func (c *Client) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (table.Taken, error) {
+func (c *Client) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (table.WriteResult, error) {
 	return c.write(ctx, "amend", itemKey{pk, sk}, func(stored table.Item) (table.Item, error) {
 		if stored == nil || !image(stored).termed(amendment.Expect) {
 			return nil, nil
@@ -261,7 +261,7 @@ func (c *Client) Replace(ctx context.Context, item table.Item) error {
 }
 
 // Remove implements table.Client.
-func (c *Client) Remove(ctx context.Context, pk, sk string, expect ...table.Term) (removed bool, err error) {
+func (c *Client) Remove(ctx context.Context, pk, sk string, expect ...table.NamedValue) (removed bool, err error) {
 	at := itemKey{pk, sk}
 	if err := c.fetch(ctx, at); err != nil {
 		return false, fmt.Errorf("remove: %w", err)

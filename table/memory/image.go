@@ -67,7 +67,7 @@ func (i image) same(name string, value types.AttributeValue) bool {
 }
 
 // termed reports whether the item's terms are as given.
-func (i image) termed(terms []table.Term) bool {
+func (i image) termed(terms []table.NamedValue) bool {
 	for _, term := range terms {
 		if !i.same(term.Name, term.Value) {
 			return false

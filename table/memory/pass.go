@@ -29,15 +29,15 @@ func (s *Store) Pass(ctx context.Context, bucket *table.Bucket, pass *quota.Pass
 }
 
 func passHolds(i image, bucket *table.Bucket, pass *quota.Pass) bool {
-	if !i.reads(table.AttrRefilled, pass.ExpectRefilled) ||
-		!i.isOrAbsent(table.AttrValid, pass.ExpectValid) ||
-		!i.countAtMost(pass.Count) {
+	if !i.reads(table.AttrRefilledAt, pass.ExpectRefilledAt) ||
+		!i.isOrAbsent(table.AttrValidUntil, pass.ExpectValidUntil) ||
+		!i.countAtMost(pass.ShardCount) {
 		return false
 	}
-	if (pass.Valid != nil || pass.Unbound) && !i.same(table.AttrSchedule, bucket.Item[table.AttrSchedule]) {
+	if (pass.ValidUntil != nil || pass.Unbound) && !i.same(table.AttrSchedule, bucket.Item[table.AttrSchedule]) {
 		return false
 	}
-	if table.Retermed(bucket) && !i.termed(bucket.PassTerms()) {
+	if table.ConfigChanged(bucket) && !i.termed(bucket.PassConfigAttrs()) {
 		return false
 	}
 	for _, change := range pass.Changes {
@@ -72,12 +72,12 @@ func unchanged(i image, bucket *table.Bucket, change quota.Change) bool {
 // passed returns the item with the pass written.
 func passed(stored table.Item, pass *quota.Pass) (table.Item, error) {
 	item := stored.Clone()
-	setNumber(item, table.AttrRefilled, max(pass.Refilled, pass.ExpectRefilled))
-	if pass.Valid != nil {
-		setNumber(item, table.AttrValid, *pass.Valid)
+	setNumber(item, table.AttrRefilledAt, max(pass.RefilledAt, pass.ExpectRefilledAt))
+	if pass.ValidUntil != nil {
+		setNumber(item, table.AttrValidUntil, *pass.ValidUntil)
 	}
 	if pass.Unbound {
-		delete(item, table.AttrValid)
+		delete(item, table.AttrValidUntil)
 	}
 	for _, change := range pass.Changes {
 		if change.Delta != 0 {
@@ -86,7 +86,7 @@ func passed(stored table.Item, pass *quota.Pass) (table.Item, error) {
 			}
 		}
 		if change.Restore {
-			setNumber(item, table.Attr(change.Limit, table.FieldGrant), int64(pass.Count))
+			setNumber(item, table.Attr(change.Limit, table.FieldGrant), int64(pass.ShardCount))
 			delete(item, table.Attr(change.Limit, table.FieldTopUp))
 		}
 		if change.Open != nil {

@@ -61,7 +61,7 @@ func (s *Store) RaiseAndRead(ctx context.Context, group table.Group, count int, 
 	siblings := make([]table.Sibling, count)
 	for shard, at := range keys {
 		b, err := decode(s.items[at])
-		if err != nil || b == nil || shard == 0 || b.Count >= count {
+		if err != nil || b == nil || shard == 0 || b.ShardCount >= count {
 			siblings[shard] = table.Sibling{Bucket: b, Broken: err}
 			continue
 		}
@@ -76,7 +76,7 @@ func (s *Store) RaiseAndRead(ctx context.Context, group table.Group, count int, 
 func raised(stored table.Item, b *table.Bucket, count int, now int64) table.Item {
 	item := stored.Clone()
 	setNumber(item, table.AttrShardCount, int64(count))
-	return frozen(item, quota.Freezes(&b.Bucket, now))
+	return frozen(item, quota.FrozenGrants(&b.Bucket, now))
 }
 
 // frozen sets grant counts on an item where none are.
@@ -108,9 +108,9 @@ func (s *Store) Create(ctx context.Context, creation table.Creation) (table.Crea
 		}
 		return table.Exists, nil
 	}
-	if first := s.items[pin]; first == nil || !image(first).countIs(creation.Bucket.Count) {
+	if first := s.items[pin]; first == nil || !image(first).countIs(creation.Bucket.ShardCount) {
 		return table.PinMoved, nil
-	} else if !image(first).termed(creation.Terms) {
+	} else if !image(first).termed(creation.ConfigAttrs) {
 		return table.DonorChanged, nil
 	}
 	debited, err := s.debited(key.Group, donors)
@@ -159,7 +159,7 @@ func guardHolds(i image, move quota.Funding) bool {
 	if guard.SessionOnly {
 		return i.isOrAbsent(table.Attr(move.Limit, table.FieldApplied), guard.Applied)
 	}
-	return guard.Refilled == 0 || i.atLeast(table.AttrRefilled, guard.Refilled)
+	return guard.RefilledAt == 0 || i.atLeast(table.AttrRefilledAt, guard.RefilledAt)
 }
 
 // grantHolds compares the grant count. A legacy grant is inferred from the
@@ -168,8 +168,8 @@ func guardHolds(i image, move quota.Funding) bool {
 func grantHolds(i image, move quota.Funding) bool {
 	guard, name := move.Guard, table.Attr(move.Limit, table.FieldGrant)
 	if guard.Legacy {
-		return !i.has(name) && i.countIs(guard.Count)
+		return !i.has(name) && i.countIs(guard.ShardCount)
 	}
 	return i.is(name, int64(guard.Grant)) ||
-		guard.Grant == guard.Count && i.atMost(name, 0) && i.countIs(guard.Count)
+		guard.Grant == guard.ShardCount && i.atMost(name, 0) && i.countIs(guard.ShardCount)
 }

@@ -152,10 +152,10 @@ func TestWritesStayOverTheOtherTable(t *testing.T) {
 	if loads != 2 {
 		t.Errorf("%d loads, not one for each of two items", loads)
 	}
-	if got := top.Shards(group); len(got) != 1 || got[0].Count != 2 {
+	if got := top.Shards(group); len(got) != 1 || got[0].ShardCount != 2 {
 		t.Errorf("on top: %v", got)
 	}
-	if got := below.Shards(group); len(got) != 1 || got[0].Count != 1 {
+	if got := below.Shards(group); len(got) != 1 || got[0].ShardCount != 1 {
 		t.Errorf("below: %v", got)
 	}
 	top.Delete(group.At(0).PK(), table.StateSK)

@@ -241,20 +241,20 @@ func indexed(c change, index string, size int) float64 {
 	return 0
 }
 
-// Take implements table.Client.
-func (m *Metered) Take(ctx context.Context, key table.Key, take table.Take) (taken table.Taken, err error) {
-	err = m.update("UpdateItem", bucketKey(key), 0, func() error { taken, err = m.Client.Take(ctx, key, take); return err })
+// Charge implements table.Client.
+func (m *Metered) Charge(ctx context.Context, key table.Key, take table.FastCharge) (taken table.WriteResult, err error) {
+	err = m.update("UpdateItem", bucketKey(key), 0, func() error { taken, err = m.Client.Charge(ctx, key, take); return err })
 	return taken, err
 }
 
 // Use implements table.Client.
-func (m *Metered) Use(ctx context.Context, bucket *table.Bucket, use *quota.Use, expires int64) (taken table.Taken, err error) {
+func (m *Metered) Use(ctx context.Context, bucket *table.Bucket, use *quota.Use, expires int64) (taken table.WriteResult, err error) {
 	err = m.update("UpdateItem", bucketKey(bucket.Key), 0, func() error { taken, err = m.Client.Use(ctx, bucket, use, expires); return err })
 	return taken, err
 }
 
 // UseAll implements table.Client. Each item of its transaction costs twice.
-func (m *Metered) UseAll(ctx context.Context, uses []table.Using) (applied bool, err error) {
+func (m *Metered) UseAll(ctx context.Context, uses []table.PlannedUse) (applied bool, err error) {
 	err = m.account(func() error { applied, err = m.Client.UseAll(ctx, uses); return err }, func() {
 		m.request("TransactWriteItems", 1)
 		for _, c := range m.written {
@@ -271,15 +271,15 @@ func (m *Metered) UseAll(ctx context.Context, uses []table.Using) (applied bool,
 	return applied, err
 }
 
-// Settle implements table.Client.
-func (m *Metered) Settle(ctx context.Context, bucket *table.Bucket, corrections []quota.Correction) (taken table.Taken, err error) {
-	err = m.update("UpdateItem", bucketKey(bucket.Key), 0, func() error { taken, err = m.Client.Settle(ctx, bucket, corrections); return err })
+// Reconcile implements table.Client.
+func (m *Metered) Reconcile(ctx context.Context, bucket *table.Bucket, corrections []quota.Adjustment) (taken table.WriteResult, err error) {
+	err = m.update("UpdateItem", bucketKey(bucket.Key), 0, func() error { taken, err = m.Client.Reconcile(ctx, bucket, corrections); return err })
 	return taken, err
 }
 
-// Tell implements table.Client.
-func (m *Metered) Tell(ctx context.Context, key table.Key, window table.Opened) (told bool, err error) {
-	err = m.update("UpdateItem", bucketKey(key), 0, func() error { told, err = m.Client.Tell(ctx, key, window); return err })
+// PropagateWindow implements table.Client.
+func (m *Metered) PropagateWindow(ctx context.Context, key table.Key, window table.OpenedWindow) (told bool, err error) {
+	err = m.update("UpdateItem", bucketKey(key), 0, func() error { told, err = m.Client.PropagateWindow(ctx, key, window); return err })
 	return told, err
 }
 
@@ -290,7 +290,7 @@ func (m *Metered) Insert(ctx context.Context, item table.Item) (inserted bool, e
 }
 
 // Amend implements table.Client.
-func (m *Metered) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (taken table.Taken, err error) {
+func (m *Metered) Amend(ctx context.Context, pk, sk string, amendment table.Amendment) (taken table.WriteResult, err error) {
 	err = m.update("UpdateItem", itemKey{pk, sk}, 0, func() error { taken, err = m.Client.Amend(ctx, pk, sk, amendment); return err })
 	return taken, err
 }
@@ -301,7 +301,7 @@ func (m *Metered) Replace(ctx context.Context, item table.Item) error {
 }
 
 // Remove implements table.Client. DynamoDB charges for what is not there, too.
-func (m *Metered) Remove(ctx context.Context, pk, sk string, expect ...table.Term) (removed bool, err error) {
+func (m *Metered) Remove(ctx context.Context, pk, sk string, expect ...table.NamedValue) (removed bool, err error) {
 	err = m.update("DeleteItem", itemKey{pk, sk}, 0, func() error { removed, err = m.Client.Remove(ctx, pk, sk, expect...); return err })
 	return removed, err
 }

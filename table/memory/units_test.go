@@ -60,10 +60,10 @@ func newMetered(t *testing.T, client table.Client) *metered {
 	t.Helper()
 	m := &metered{T: t, table: client, now: time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)}
 	gathered := PerMinute("rpm", 60)
-	gathered.Division = quota.Gathered
+	gathered.Division = quota.Pooled
 	var err error
 	m.Limiter, err = New(t.Context(), client, NamespaceID("ns1"),
-		Clock(func() time.Time { return m.now }), Repeatable(func(n int) int { return min(m.shard, n-1) }),
+		Clock(func() time.Time { return m.now }), Deterministic(func(n int) int { return min(m.shard, n-1) }),
 		Limits("", PerMinute("rpm", 60), Quota("calls", 1000, "0 0 * * *")), Limits("chat", Session("calls", 1000, time.Hour)),
 		Limits("both", gathered))
 	if err != nil {
@@ -230,13 +230,13 @@ func TestUnitsOfTransactions(t *testing.T) {
 	x := newMetered(t, m)
 	x.shards("gpt-4", Amounts{"rpm": 1}, 2)
 	group := table.Group{Namespace: "ns1", Entity: "acme", Resource: "gpt-4"}
-	var uses []table.Using
+	var uses []table.PlannedUse
 	for shard := range 2 {
 		b, err := m.Read(t.Context(), group.At(shard))
 		x.fine(err)
 		use, _, err := quota.PlanUse(&b.Bucket, quota.Demand{"rpm": 1000}, x.now.UnixMilli())
 		x.fine(err)
-		uses = append(uses, table.Using{Bucket: b, Use: use})
+		uses = append(uses, table.PlannedUse{Bucket: b, Use: use})
 	}
 	m.Reset()
 	for i, want := range []string{
@@ -252,7 +252,7 @@ func TestUnitsOfTransactions(t *testing.T) {
 
 	zero, err := m.Read(t.Context(), group.At(0))
 	x.fine(err)
-	zero.Count = 4 // which it is not: the pin is refused
+	zero.ShardCount = 4 // which it is not: the pin is refused
 	fundings, err := quota.Fund(&zero.Bucket, []*quota.Bucket{&zero.Bucket}, 3, 4, x.now.UnixMilli())
 	x.fine(err)
 	creation := table.Creation{Bucket: table.NewShard(zero, 3, 4, x.now.UnixMilli(), fundings), Moves: quota.Moves(fundings)}

@@ -39,17 +39,17 @@ func (s *Store) AddUsage(ctx context.Context, usage table.Usage) (table.UsageRes
 }
 
 func refusal(stored table.Item) (table.UsageResult, error) {
-	found, err := stored.Counted()
+	found, err := stored.SeenRecords()
 	if err != nil {
 		return table.UsageResult{}, fmt.Errorf("add usage: %w", err)
 	}
-	return table.UsageResult{Counted: found}, nil
+	return table.UsageResult{Seen: found}, nil
 }
 
 // accepts reports whether an item has counted of a source what it is expected
 // to have.
 func accepts(stored image, source table.Source) bool {
-	markAttr, runsAttr := table.MarkAttr(source.Shard), table.RunsAttr(source.Shard)
+	markAttr, runsAttr := table.PositionAttr(source.Shard), table.RangesAttr(source.Shard)
 	if len(source.Found) > 0 {
 		mark, runs := source.Found.Texts()
 		return stored.same(markAttr, text(mark)) && stored.same(runsAttr, text(runs))
@@ -59,7 +59,7 @@ func accepts(stored image, source table.Source) bool {
 	}
 	first, ok := source.Follows()
 	mark, isText := stored[markAttr].(*types.AttributeValueMemberS)
-	return ok && isText && mark.Value < first.Mark && strings.Contains(mark.Value, " "+first.Total) && stored.has(runsAttr)
+	return ok && isText && mark.Value < first.Position && strings.Contains(mark.Value, " "+first.Total) && stored.has(runsAttr)
 }
 
 // text is a string value, nil for none.
@@ -73,8 +73,8 @@ func text(s string) types.AttributeValue {
 // count stores what is counted of a source.
 func count(item table.Item, source table.Source) {
 	mark, runs := source.Next.Texts()
-	item[table.MarkAttr(source.Shard)] = table.S(mark)
-	attr := table.RunsAttr(source.Shard)
+	item[table.PositionAttr(source.Shard)] = table.S(mark)
+	attr := table.RangesAttr(source.Shard)
 	if runs != "" && (len(source.Found) > 0 || item[attr] == nil) {
 		item[attr] = table.S(runs)
 	}

@@ -120,7 +120,7 @@ func TestWatchTellsInOrder(t *testing.T) {
 	for range 8 {
 		wait.Go(func() {
 			for range 50 {
-				_, err := store.Client().Take(t.Context(), group.At(0), table.Take{Amounts: map[string]int64{"calls": 2}, Now: 1})
+				_, err := store.Client().Charge(t.Context(), group.At(0), table.FastCharge{Amounts: map[string]int64{"calls": 2}, Now: 1})
 				if err != nil {
 					t.Error(err)
 				}
@@ -129,7 +129,7 @@ func TestWatchTellsInOrder(t *testing.T) {
 	}
 	wait.Wait()
 	w.check(t)
-	left, _ := w.Items(t)[0].Whole("b_wcu_tk")
+	left, _ := w.Items(t)[0].Int("b_wcu_tk")
 	if len(w.told) != 1+9 || left != 0 {
 		t.Errorf("%d writes, %d left", len(w.told), left)
 	}
@@ -159,10 +159,10 @@ func TestWatchTellsOfEveryWrite(t *testing.T) {
 	}{
 		{"pass", func(ctx context.Context) (any, error) {
 			b := read()
-			return store.Pass(ctx, b, &quota.Pass{Refilled: b.Refilled + 1, ExpectRefilled: b.Refilled, ExpectValid: b.Valid, Count: 2})
+			return store.Pass(ctx, b, &quota.Pass{RefilledAt: b.RefilledAt + 1, ExpectRefilledAt: b.RefilledAt, ExpectValidUntil: b.ValidUntil, ShardCount: 2})
 		}, "0"},
 		{"pass that is lost", func(ctx context.Context) (any, error) {
-			return store.Pass(ctx, read(), &quota.Pass{Refilled: 9, ExpectRefilled: 7, Count: 2})
+			return store.Pass(ctx, read(), &quota.Pass{RefilledAt: 9, ExpectRefilledAt: 7, ShardCount: 2})
 		}, ""},
 		{"freeze", func(ctx context.Context) (any, error) {
 			return nil, store.Freeze(ctx, group.At(0), []quota.Freeze{{Limit: "calls", Grant: 2}})
@@ -180,14 +180,14 @@ func TestWatchTellsOfEveryWrite(t *testing.T) {
 				return nil, err
 			}
 			return store.Create(ctx, table.Creation{Bucket: b, Moves: []quota.Funding{{
-				Limit: "calls", Source: quota.Move, Amount: 5, Donor: 0, Guard: quota.Guard{Grant: 2, Count: 4},
+				Limit: "calls", Source: quota.Move, Amount: 5, Donor: 0, Guard: quota.Guard{Grant: 2, ShardCount: 4},
 			}}})
 		}, "0 2"},
 		{"take", func(ctx context.Context) (any, error) {
-			return c.Take(ctx, group.At(0), table.Take{Amounts: map[string]int64{"calls": 5}, Now: 1})
+			return c.Charge(ctx, group.At(0), table.FastCharge{Amounts: map[string]int64{"calls": 5}, Now: 1})
 		}, "0"},
 		{"take of too much", func(ctx context.Context) (any, error) {
-			return c.Take(ctx, group.At(0), table.Take{Amounts: map[string]int64{"calls": 5000}, Now: 1})
+			return c.Charge(ctx, group.At(0), table.FastCharge{Amounts: map[string]int64{"calls": 5000}, Now: 1})
 		}, ""},
 		{"use", func(ctx context.Context) (any, error) {
 			b := read()
@@ -198,16 +198,16 @@ func TestWatchTellsOfEveryWrite(t *testing.T) {
 			return c.Use(ctx, b, use, 0)
 		}, "0"},
 		{"settle", func(ctx context.Context) (any, error) {
-			return c.Settle(ctx, read(), []quota.Correction{{Limit: "calls", Consumed: -1, Balance: 1, Max: new(int64(999))}})
+			return c.Reconcile(ctx, read(), []quota.Adjustment{{Limit: "calls", Consumed: -1, Balance: 1, Max: new(int64(999))}})
 		}, "0"},
 		{"settle of too much", func(ctx context.Context) (any, error) {
-			return c.Settle(ctx, read(), []quota.Correction{{Limit: "calls", Consumed: -1, Balance: 1, Max: new(int64(0))}})
+			return c.Reconcile(ctx, read(), []quota.Adjustment{{Limit: "calls", Consumed: -1, Balance: 1, Max: new(int64(0))}})
 		}, ""},
 		{"tell", func(ctx context.Context) (any, error) {
-			return c.Tell(ctx, group.At(0), table.Opened{Limit: "s", Start: 9000, Length: 1000})
+			return c.PropagateWindow(ctx, group.At(0), table.OpenedWindow{Limit: "s", Start: 9000, Length: 1000})
 		}, "0"},
 		{"tell again", func(ctx context.Context) (any, error) {
-			return c.Tell(ctx, group.At(0), table.Opened{Limit: "s", Start: 9000, Length: 1000})
+			return c.PropagateWindow(ctx, group.At(0), table.OpenedWindow{Limit: "s", Start: 9000, Length: 1000})
 		}, ""},
 		{"insert", func(ctx context.Context) (any, error) { return c.Insert(ctx, wholeItem(7, 8)) }, "7"},
 		{"insert again", func(ctx context.Context) (any, error) { return c.Insert(ctx, wholeItem(7, 8)) }, ""},
@@ -215,7 +215,7 @@ func TestWatchTellsOfEveryWrite(t *testing.T) {
 			return c.Amend(ctx, pk, table.StateSK, table.Amendment{Remove: []string{"vu"}})
 		}, "0"},
 		{"amend what is otherwise", func(ctx context.Context) (any, error) {
-			return c.Amend(ctx, pk, table.StateSK, table.Amendment{Expect: []table.Term{{Name: "rf"}}})
+			return c.Amend(ctx, pk, table.StateSK, table.Amendment{Expect: []table.NamedValue{{Name: "rf"}}})
 		}, ""},
 		{"replace", func(ctx context.Context) (any, error) { return nil, c.Replace(ctx, wholeItem(7, 1)) }, "7"},
 		{"remove", func(ctx context.Context) (any, error) { return c.Remove(ctx, group.At(7).PK(), table.StateSK) }, "7"},

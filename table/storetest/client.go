@@ -46,7 +46,7 @@ func (f *fixture) client() table.Client { return f.store.(table.Client) }
 
 // written fails the test unless a write was made and left one item, which it
 // returned and which is the whole table.
-func (f *fixture) written(what string, got table.Taken, err error, want table.Item) {
+func (f *fixture) written(what string, got table.WriteResult, err error, want table.Item) {
 	f.Helper()
 	f.noError(err)
 	if !got.Applied {
@@ -58,7 +58,7 @@ func (f *fixture) written(what string, got table.Taken, err error, want table.It
 
 // refused fails the test unless a write was refused with the item as it is.
 // want is the whole table, nil for nothing.
-func (f *fixture) refused(what string, got table.Taken, err error, want table.Item) {
+func (f *fixture) refused(what string, got table.WriteResult, err error, want table.Item) {
 	f.Helper()
 	f.noError(err)
 	if got.Applied {
@@ -78,11 +78,11 @@ var clientErrorCases = []testCase{
 	{"a cancelled context may pass if retried, and changes nothing", func(f *fixture) {
 		item := bucket(first, limit(rpm, 700, 1000))
 		b, c, ctx := f.put(item), f.client(), refused()
-		_, take := c.Take(ctx, first, table.Take{Amounts: map[string]int64{rpm: 1}, Now: now})
+		_, take := c.Charge(ctx, first, table.FastCharge{Amounts: map[string]int64{rpm: 1}, Now: now})
 		_, use := c.Use(ctx, b, f.plan(b, quota.Demand{rpm: 1}, now+1), 0)
-		_, useAll := c.UseAll(ctx, []table.Using{{Bucket: b, Use: f.plan(b, quota.Demand{rpm: 1}, now+1)}})
-		_, settle := c.Settle(ctx, b, []quota.Correction{{Limit: rpm, Consumed: 5, Balance: -5}})
-		_, tell := c.Tell(ctx, first, table.Opened{Limit: sess, Start: now, Length: 1000})
+		_, useAll := c.UseAll(ctx, []table.PlannedUse{{Bucket: b, Use: f.plan(b, quota.Demand{rpm: 1}, now+1)}})
+		_, settle := c.Reconcile(ctx, b, []quota.Adjustment{{Limit: rpm, Consumed: 5, Balance: -5}})
+		_, tell := c.PropagateWindow(ctx, first, table.OpenedWindow{Limit: sess, Start: now, Length: 1000})
 		_, insert := c.Insert(ctx, bucket(group.At(1)))
 		_, amend := c.Amend(ctx, first.PK(), table.StateSK, table.Amendment{Remove: []string{"rf"}})
 		_, remove := c.Remove(ctx, first.PK(), table.StateSK)
@@ -102,10 +102,10 @@ var clientErrorCases = []testCase{
 	{"a balance that is no number cannot be added to", func(f *fixture) {
 		item := bucket(first, limit(rpm, 700, 1000), attrs{"b_rpm_tc": "many", "b_rpm_tk": 800})
 		f.raw.Put(f, item)
-		_, take := f.client().Take(f.Context(), first, table.Take{Amounts: map[string]int64{rpm: 1}, Now: now})
+		_, take := f.client().Charge(f.Context(), first, table.FastCharge{Amounts: map[string]int64{rpm: 1}, Now: now})
 		b := f.decode(build(item, attrs{"b_rpm_tc": 0}))
 		_, use := f.client().Use(f.Context(), b, f.plan(b, quota.Demand{rpm: 1}, now+1), 0)
-		_, settle := f.client().Settle(f.Context(), b, []quota.Correction{{Limit: rpm, Consumed: 5, Balance: -5}})
+		_, settle := f.client().Reconcile(f.Context(), b, []quota.Adjustment{{Limit: rpm, Consumed: 5, Balance: -5}})
 		for name, err := range map[string]error{"take": take, "use": use, "settle": settle} {
 			if err == nil || errors.Is(err, table.ErrRetry) || strings.Contains(err.Error(), group.Entity) || strings.Contains(err.Error(), "many") {
 				f.Errorf("%s: %v", name, err)
@@ -116,12 +116,12 @@ var clientErrorCases = []testCase{
 	{"what is left of a bucket that cannot be read is told", func(f *fixture) {
 		item := bucket(first, limit(rpm, 700, 1000), attrs{"rf": "noon", "disabled": true})
 		f.raw.Put(f, item)
-		taken, err := f.client().Take(f.Context(), first, table.Take{Now: now})
+		taken, err := f.client().Charge(f.Context(), first, table.FastCharge{Now: now})
 		f.refused("take", taken, err, item)
 		if b, err := taken.Bucket(); b != nil || !errors.Is(err, table.ErrItem) {
 			f.Errorf("got %v, %v", b, err)
 		}
-		taken, err = f.client().Take(f.Context(), group.At(1), table.Take{Now: now})
+		taken, err = f.client().Charge(f.Context(), group.At(1), table.FastCharge{Now: now})
 		f.noError(err)
 		if b, err := taken.Bucket(); b != nil || err != nil {
 			f.Errorf("of no item: %v, %v", b, err)

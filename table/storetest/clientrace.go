@@ -15,7 +15,7 @@ var clientRaceCases = []testCase{
 		f.raw.Put(f, item)
 		won := f.race(func(int) (bool, error) {
 			taken, err := f.take(map[string]int64{rpm: 1000}, now)
-			left, _ := taken.Item.Whole("b_rpm_tk")
+			left, _ := taken.Item.Int("b_rpm_tk")
 			if left < 999 || !taken.Applied && left != 999 {
 				f.Errorf("applied %t with %d left", taken.Applied, left)
 			}
@@ -81,7 +81,7 @@ var clientRaceCases = []testCase{
 	{"one window that is told of", func(f *fixture) {
 		item := bucket(first, session(sess, 70, 8000, 1, now-9000_000))
 		f.raw.Put(f, item)
-		won := f.race(func(int) (bool, error) { return f.client().Tell(f.Context(), first, window) })
+		won := f.race(func(int) (bool, error) { return f.client().PropagateWindow(f.Context(), first, window) })
 		check(f, "told", won, 1)
 		f.has(build(item, attrs{"b_sess_ws": window.Start, "b_sess_rsa": 7200, "b_sess_wtc": 0, "vu": 0}))
 	}},
@@ -96,7 +96,7 @@ var clientRaceCases = []testCase{
 		f.raw.Put(f, meta("a", attrs{"n": 0}))
 		won := f.race(func(racer int) (bool, error) {
 			taken, err := f.amend(meta("a", nil), table.Amendment{
-				Set: build(table.Item{}, attrs{"n": racer + 1}), Expect: []table.Term{{Name: "n", Value: table.N("0")}},
+				Set: build(table.Item{}, attrs{"n": racer + 1}), Expect: []table.NamedValue{{Name: "n", Value: table.N("0")}},
 			})
 			return taken.Applied, err
 		})
@@ -105,7 +105,7 @@ var clientRaceCases = []testCase{
 }
 
 // counted is an amount if it was written.
-func counted(taken table.Taken, amount int64) int64 {
+func counted(taken table.WriteResult, amount int64) int64 {
 	if taken.Applied {
 		return amount
 	}

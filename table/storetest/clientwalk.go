@@ -59,9 +59,9 @@ func (w *walk) takeStep() step {
 	if w.chance(10) {
 		names = walkLimits
 	}
-	take := table.Take{Amounts: w.demand(names), Now: w.time() - int64(w.random.IntN(2)), Hot: w.chance(30), Free: w.chance(15)}
+	take := table.FastCharge{Amounts: w.demand(names), Now: w.time() - int64(w.random.IntN(2)), Hot: w.chance(30), Free: w.chance(15)}
 	return step{"take", func(store table.Client, _ Raw) string {
-		taken, err := store.Take(w.Context(), key, take)
+		taken, err := store.Charge(w.Context(), key, take)
 		w.count("take", taken.Applied)
 		return answer(err, taken.Item, taken.Applied)
 	}}
@@ -83,7 +83,7 @@ func (w *walk) useStep() step {
 	}
 	expires := pick(w, int64(0), 0, 1796099999)
 	if other := w.uses[w.random.IntN(len(w.uses))]; other.bucket.Key != p.bucket.Key && w.chance(30) {
-		return w.useAllStep(table.Using{Bucket: p.bucket, Use: p.use, Expires: expires}, table.Using{Bucket: other.bucket, Use: other.use})
+		return w.useAllStep(table.PlannedUse{Bucket: p.bucket, Use: p.use, Expires: expires}, table.PlannedUse{Bucket: other.bucket, Use: other.use})
 	}
 	return step{"use", func(store table.Client, _ Raw) string {
 		taken, err := store.Use(w.Context(), p.bucket, p.use, expires)
@@ -94,7 +94,7 @@ func (w *walk) useStep() step {
 }
 
 // useAllStep makes two uses at once.
-func (w *walk) useAllStep(uses ...table.Using) step {
+func (w *walk) useAllStep(uses ...table.PlannedUse) step {
 	return step{"use all", func(store table.Client, _ Raw) string {
 		applied, err := store.UseAll(w.Context(), uses)
 		w.count("use all", applied)
@@ -127,13 +127,13 @@ func (w *walk) plannedUse() (useStep, bool) {
 
 // bendUse changes something about a use, not in place.
 func (w *walk) bendUse(p *useStep) {
-	use := &quota.Use{Pass: p.use.Pass, Takes: slices.Clone(p.use.Takes)}
+	use := &quota.Use{Pass: p.use.Pass, Charges: slices.Clone(p.use.Charges)}
 	if w.chance(50) {
 		bent := passStep{p.bucket, use.Pass}
 		w.bend(&bent)
 		use.Pass = bent.pass
-	} else if len(use.Takes) > 0 {
-		take := &use.Takes[w.random.IntN(len(use.Takes))]
+	} else if len(use.Charges) > 0 {
+		take := &use.Charges[w.random.IntN(len(use.Charges))]
 		take.Least = pick(w, nil, new(w.amount()))
 		take.Debit = pick(w, 0, take.Debit, w.random.Int64N(500))
 	}
@@ -150,7 +150,7 @@ func (w *walk) settleStep() step {
 	for _, name := range slices.Sorted(maps.Keys(w.demand(walkLimits))) {
 		used[name] = w.random.Int64N(4000) - 2500
 	}
-	corrections := quota.Settle(&b.Bucket, &b.Bucket, used, w.time())
+	corrections := quota.Reconcile(&b.Bucket, &b.Bucket, used, w.time())
 	if w.chance(40) { // the bucket is no more as it was read
 		w.settled = append(w.settled, b)
 		b = w.settled[w.random.IntN(len(w.settled))]
@@ -161,7 +161,7 @@ func (w *walk) settleStep() step {
 		}
 	}
 	return step{"settle", func(store table.Client, _ Raw) string {
-		taken, err := store.Settle(w.Context(), b, corrections)
+		taken, err := store.Reconcile(w.Context(), b, corrections)
 		w.count("settle", taken.Applied)
 		if table.Lifts(corrections) {
 			w.count("lift", taken.Applied)
@@ -171,9 +171,9 @@ func (w *walk) settleStep() step {
 }
 
 func (w *walk) tellStep() step {
-	key, window := w.key(), table.Opened{Limit: "sess", Start: w.time() + pick(w, int64(0), 7200_000), Length: pick(w, int64(7200_000), 1800_000)}
+	key, window := w.key(), table.OpenedWindow{Limit: "sess", Start: w.time() + pick(w, int64(0), 7200_000), Length: pick(w, int64(7200_000), 1800_000)}
 	return step{"tell", func(store table.Client, _ Raw) string {
-		told, err := store.Tell(w.Context(), key, window)
+		told, err := store.PropagateWindow(w.Context(), key, window)
 		w.count("tell", told)
 		return answer(err, nil, told)
 	}}
@@ -199,7 +199,7 @@ func (w *walk) amendStep() step {
 		Remove: []string{name},
 	}
 	if w.chance(50) {
-		amendment.Expect = []table.Term{{Name: name, Value: pick(w, nil, w.raws[0].Get(w, pk, table.StateSK)[name], table.S("kept"), table.N("0.0"))}}
+		amendment.Expect = []table.NamedValue{{Name: name, Value: pick(w, nil, w.raws[0].Get(w, pk, table.StateSK)[name], table.S("kept"), table.N("0.0"))}}
 	}
 	return step{"amend", func(store table.Client, _ Raw) string {
 		taken, err := store.Amend(w.Context(), pk, table.StateSK, amendment)
@@ -210,9 +210,9 @@ func (w *walk) amendStep() step {
 
 func (w *walk) replaceStep() step {
 	key, item := w.key(), w.item(w.key(), 2)
-	remove, expect := w.chance(30) && key.Shard > 0, []table.Term{}
+	remove, expect := w.chance(30) && key.Shard > 0, []table.NamedValue{}
 	if w.chance(30) {
-		expect = append(expect, table.Term{Name: "disabled", Value: pick(w, nil, w.raws[0].Get(w, key.PK(), table.StateSK)["disabled"])})
+		expect = append(expect, table.NamedValue{Name: "disabled", Value: pick(w, nil, w.raws[0].Get(w, key.PK(), table.StateSK)["disabled"])})
 	}
 	return step{"replace", func(store table.Client, _ Raw) string {
 		if remove {

@@ -19,7 +19,7 @@ func (f *fixture) newShard(shard, count int, balance int64) table.Creation {
 func move(limit string, amount int64, donor, grant, count int) quota.Funding {
 	return quota.Funding{
 		Limit: limit, Source: quota.Move, Amount: amount, Donor: donor,
-		Guard: quota.Guard{Grant: grant, Count: count, Refilled: midnight},
+		Guard: quota.Guard{Grant: grant, ShardCount: count, RefilledAt: midnight},
 	}
 }
 
@@ -51,7 +51,7 @@ func (f *fixture) guard(planned int64, name string, donor attrs, guard quota.Gua
 	f.raw.Put(f, one)
 	f.raw.Delete(f, group.At(3).PK(), table.StateSK)
 	creation := f.newShard(3, 4, 1000)
-	creation.Bucket.Refilled = planned
+	creation.Bucket.RefilledAt = planned
 	creation.Bucket.Fill()
 	creation.Moves = []quota.Funding{{Limit: limit, Source: quota.Move, Amount: 1000, Donor: 1, Guard: guard}}
 	outcome, err := f.store.Create(f.Context(), creation)
@@ -74,7 +74,7 @@ var donorChanges = []struct {
 	guard   quota.Guard
 	changes []change
 }{
-	{"calendar", calendar(calls, 3000, 8000, 2), quota.Guard{Grant: 2, Count: 4, Refilled: midnight}, []change{
+	{"calendar", calendar(calls, 3000, 8000, 2), quota.Guard{Grant: 2, ShardCount: 4, RefilledAt: midnight}, []change{
 		{"nothing", nil, true},
 		{"spending that leaves enough", attrs{"b_calls_tk": 1000}, true},
 		{"spending that does not", attrs{"b_calls_tk": 999}, false},
@@ -88,12 +88,12 @@ var donorChanges = []struct {
 		{"a raise", attrs{"shard_count": 8}, true},
 		{"a limit that is gone", attrs{"b_calls_tk": nil}, false},
 	}},
-	{"calendar without an edge", calendar(calls, 3000, 8000, 2), quota.Guard{Grant: 2, Count: 4}, []change{
+	{"calendar without an edge", calendar(calls, 3000, 8000, 2), quota.Guard{Grant: 2, ShardCount: 4}, []change{
 		{"nothing", nil, true},
 		{"any time", attrs{"rf": 1}, true},
 		{"no time", attrs{"rf": nil}, true},
 	}},
-	{"session", session(sess, 3000, 8000, 2, now-9), quota.Guard{Grant: 2, Count: 4, SessionOnly: true, Applied: new(now - 9)}, []change{
+	{"session", session(sess, 3000, 8000, 2, now-9), quota.Guard{Grant: 2, ShardCount: 4, SessionOnly: true, Applied: new(now - 9)}, []change{
 		{"nothing", nil, true},
 		{"an older pass", attrs{"rf": 1}, true},
 		{"a window opened elsewhere but not applied", attrs{"b_sess_ws": now}, true},
@@ -101,25 +101,25 @@ var donorChanges = []struct {
 		{"no window", attrs{"b_sess_wa": nil}, false},
 	}},
 	{"session older than the marker", merge(session(sess, 3000, 8000, 2, now-9), attrs{"b_sess_wa": nil}),
-		quota.Guard{Grant: 2, Count: 4, SessionOnly: true}, []change{
+		quota.Guard{Grant: 2, ShardCount: 4, SessionOnly: true}, []change{
 			{"nothing", nil, true},
 			{"a window applied", attrs{"b_sess_wa": now - 9}, false},
 		}},
-	{"legacy", calendar(calls, 3000, 8000, 0), quota.Guard{Grant: 2, Count: 4, Legacy: true, Refilled: midnight}, []change{
+	{"legacy", calendar(calls, 3000, 8000, 0), quota.Guard{Grant: 2, ShardCount: 4, Legacy: true, RefilledAt: midnight}, []change{
 		{"nothing", nil, true},
 		{"a freeze", attrs{"b_calls_gc": 2}, false},
 		{"a raise without a freeze", attrs{"shard_count": 8}, false},
 		{"no count", attrs{"shard_count": nil}, false},
 	}},
 	{"legacy at 1", merge(calendar(calls, 3000, 8000, 0), attrs{"shard_count": 1}),
-		quota.Guard{Grant: 1, Count: 1, Legacy: true, Refilled: midnight}, []change{
+		quota.Guard{Grant: 1, ShardCount: 1, Legacy: true, RefilledAt: midnight}, []change{
 			{"nothing", nil, true},
 			{"no count", attrs{"shard_count": nil}, true},
 			{"a count below 1", attrs{"shard_count": 0}, true},
 			{"a raise without a freeze", attrs{"shard_count": 2}, false},
 		}},
 	{"a grant below 1 reads as the count", merge(calendar(calls, 3000, 8000, 0), attrs{"b_calls_gc": 0}),
-		quota.Guard{Grant: 4, Count: 4, Refilled: midnight}, []change{
+		quota.Guard{Grant: 4, ShardCount: 4, RefilledAt: midnight}, []change{
 			{"nothing", nil, true},
 			{"a grant at the count", attrs{"b_calls_gc": 4}, true},
 			{"a grant at another", attrs{"b_calls_gc": 2}, false},
@@ -164,7 +164,7 @@ var createCases = []testCase{
 			debits[table.Attr(name, table.FieldBalance)] = 5000 - i - 1
 		}
 		off := move(sess, 250, 0, 1, 4)
-		off.Guard = quota.Guard{Grant: 1, Count: 4, SessionOnly: true, Applied: new(now - 9)}
+		off.Guard = quota.Guard{Grant: 1, ShardCount: 4, SessionOnly: true, Applied: new(now - 9)}
 		creation.Moves = append(creation.Moves, off)
 		f.raw.Put(f, zero)
 		f.raw.Put(f, one)
@@ -198,7 +198,7 @@ var createCases = []testCase{
 		f.raw.Put(f, bucket(group.At(1), attrs{"shard_count": 4}, calendar(calls, 100, 8000, 2)))
 		creation := f.newShard(3, 4, 2000)
 		off := move(sess, 250, 0, 1, 4)
-		off.Guard = quota.Guard{Grant: 1, Count: 4, SessionOnly: true, Applied: new(now - 9)}
+		off.Guard = quota.Guard{Grant: 1, ShardCount: 4, SessionOnly: true, Applied: new(now - 9)}
 		creation.Moves = []quota.Funding{off, move(calls, 101, 1, 2, 4)}
 		f.creationRefused(creation, table.DonorChanged)
 	}},
@@ -250,7 +250,7 @@ var createCases = []testCase{
 		b := f.put(zero)
 		for _, moves := range [][]quota.Funding{nil, {move(calls, 4000, 0, 1, 2)}} {
 			creation := f.newShard(1, 2, 4000)
-			creation.Moves, creation.Terms = moves, b.Terms()
+			creation.Moves, creation.ConfigAttrs = moves, b.ConfigAttrs()
 			for _, changed := range []attrs{
 				{"b_calls_cp": 10_000}, {"b_calls_ra": 1}, {"b_calls_rp": 2}, {"b_calls_rsched": "1m0h1"}, {"b_calls_sched": "1h9s500"},
 				{"b_calls_cp": nil}, {"vu": 0}, {"vu": nil}, {"disabled": true}, {"sched": "1h9s500"}, {"sched_tz": "Asia/Tokyo"},
@@ -262,7 +262,7 @@ var createCases = []testCase{
 			f.creationRefused(creation, table.PinMoved)
 		}
 		creation := f.newShard(1, 2, 4000)
-		creation.Terms = b.Terms()
+		creation.ConfigAttrs = b.ConfigAttrs()
 		spent := build(zero, attrs{"b_calls_tk": 1, "b_wcu_tk": 2, "rf": now + 3})
 		f.raw.Put(f, spent)
 		f.create(creation, table.Created)

@@ -231,7 +231,7 @@ func (w *walk) usageStep() step {
 			usage.Counters[name] = w.random.Int64N(10_000_000) - 2_000_000
 		}
 	}
-	stored, _ := w.raws[0].Get(w, usage.Key.PK(), usage.Key.SK()).Counted()
+	stored, _ := w.raws[0].Get(w, usage.Key.PK(), usage.Key.SK()).SeenRecords()
 	for shard := range 4 {
 		if w.chance(40) {
 			usage.Sources = append(usage.Sources, w.source(shard, stored[shard]))
@@ -246,12 +246,12 @@ func (w *walk) usageStep() step {
 
 // source is a random record or two of one shard, with what is counted as it is
 // stored, as nothing is known of it or as it is not.
-func (w *walk) source(shard int, stored table.Counted) table.Source {
-	var records []table.Run
+func (w *walk) source(shard int, stored table.SeenRecords) table.Source {
+	var records []table.Range
 	for range pick(w, 1, 1, 2) {
 		mark := fmt.Sprintf("%06d", w.random.IntN(90)+10+len(w.done)/20)
 		record := run(mark+pick(w, " a", " b", ""), mark+pick(w, " a", " b"))
-		if !stored.Has(mark) && !table.Counted(records).Has(mark) {
+		if !stored.Has(mark) && !table.SeenRecords(records).Has(mark) {
 			records = append(records, record)
 		}
 	}
@@ -300,15 +300,15 @@ func (w *walk) bend(p *passStep) {
 	p.pass = &pass
 	switch w.random.IntN(7) {
 	case 0:
-		pass.Count = pick(w, 1, 2, 4)
+		pass.ShardCount = pick(w, 1, 2, 4)
 	case 1:
-		pass.ExpectRefilled = pick(w, 0, w.time())
+		pass.ExpectRefilledAt = pick(w, 0, w.time())
 	case 2:
-		pass.ExpectValid = pick(w, nil, new(int64(0)), new(midnight))
+		pass.ExpectValidUntil = pick(w, nil, new(int64(0)), new(midnight))
 	case 3:
-		pass.Valid, pass.Unbound = new(w.time()), false
+		pass.ValidUntil, pass.Unbound = new(w.time()), false
 	case 4:
-		pass.Refilled = w.time()
+		pass.RefilledAt = w.time()
 	default:
 		if len(pass.Changes) > 0 {
 			w.bendChange(&pass.Changes[w.random.IntN(len(pass.Changes))])
@@ -387,16 +387,16 @@ func (w *walk) createStep() step {
 
 func (w *walk) creationOf(group table.Group) (table.Creation, bool) {
 	zero := w.stored(group.At(0))
-	if zero == nil || zero.Count < 2 || zero.Broken != nil {
+	if zero == nil || zero.ShardCount < 2 || zero.Broken != nil {
 		return table.Creation{}, false
 	}
 	var siblings []*quota.Bucket
-	for shard := range zero.Count {
+	for shard := range zero.ShardCount {
 		if b := w.stored(group.At(shard)); b != nil && b.Broken == nil {
 			siblings = append(siblings, &b.Bucket)
 		}
 	}
-	count := pick(w, zero.Count, zero.Count, zero.Count, 2, 4)
+	count := pick(w, zero.ShardCount, zero.ShardCount, zero.ShardCount, 2, 4)
 	key, now := w.free(group), w.time()
 	fundings, err := quota.Fund(&zero.Bucket, siblings, key.Shard, count, now)
 	if err != nil {
@@ -437,9 +437,9 @@ func (w *walk) bendGuard(guard *quota.Guard) {
 	case 1:
 		guard.Legacy = !guard.Legacy
 	case 2:
-		guard.Count = pick(w, 1, 2, 4)
+		guard.ShardCount = pick(w, 1, 2, 4)
 	case 3:
-		guard.Refilled = pick(w, 0, w.time())
+		guard.RefilledAt = pick(w, 0, w.time())
 	case 4:
 		guard.Applied = pick(w, nil, new(w.time()))
 	}

@@ -75,7 +75,7 @@ var insertCases = []testCase{
 	}},
 }
 
-func (f *fixture) remove(item table.Item, want bool, expect ...table.Term) {
+func (f *fixture) remove(item table.Item, want bool, expect ...table.NamedValue) {
 	f.Helper()
 	pk, sk := item.Key()
 	removed, err := f.client().Remove(f.Context(), pk, sk, expect...)
@@ -83,7 +83,7 @@ func (f *fixture) remove(item table.Item, want bool, expect ...table.Term) {
 	check(f, "removed", removed, want)
 }
 
-func (f *fixture) amend(item table.Item, amendment table.Amendment) (table.Taken, error) {
+func (f *fixture) amend(item table.Item, amendment table.Amendment) (table.WriteResult, error) {
 	pk, sk := item.Key()
 	return f.client().Amend(f.Context(), pk, sk, amendment)
 }
@@ -92,22 +92,22 @@ func (f *fixture) amend(item table.Item, amendment table.Amendment) (table.Taken
 // and whether it is so.
 type expectation struct {
 	name   string
-	expect []table.Term
+	expect []table.NamedValue
 	holds  bool
 }
 
 var expectations = []expectation{
 	{"nothing", nil, true},
-	{"a number", []table.Term{{Name: "n", Value: table.N("5")}}, true},
-	{"a number written otherwise", []table.Term{{Name: "n", Value: table.N("5.0")}}, true},
-	{"another number", []table.Term{{Name: "n", Value: table.N("6")}}, false},
-	{"another type", []table.Term{{Name: "n", Value: table.S("5")}}, false},
-	{"text", []table.Term{{Name: "text", Value: table.S("x")}}, true},
-	{"a flag", []table.Term{{Name: "on", Value: &types.AttributeValueMemberBOOL{}}}, false},
-	{"nothing there", []table.Term{{Name: "gone", Value: nil}}, true},
-	{"nothing there, where something is", []table.Term{{Name: "n", Value: nil}}, false},
-	{"something, where nothing is", []table.Term{{Name: "gone", Value: table.S("")}}, false},
-	{"all of it", []table.Term{{Name: "n", Value: table.N("5")}, {Name: "gone"}, {Name: "text", Value: table.S("y")}}, false},
+	{"a number", []table.NamedValue{{Name: "n", Value: table.N("5")}}, true},
+	{"a number written otherwise", []table.NamedValue{{Name: "n", Value: table.N("5.0")}}, true},
+	{"another number", []table.NamedValue{{Name: "n", Value: table.N("6")}}, false},
+	{"another type", []table.NamedValue{{Name: "n", Value: table.S("5")}}, false},
+	{"text", []table.NamedValue{{Name: "text", Value: table.S("x")}}, true},
+	{"a flag", []table.NamedValue{{Name: "on", Value: &types.AttributeValueMemberBOOL{}}}, false},
+	{"nothing there", []table.NamedValue{{Name: "gone", Value: nil}}, true},
+	{"nothing there, where something is", []table.NamedValue{{Name: "n", Value: nil}}, false},
+	{"something, where nothing is", []table.NamedValue{{Name: "gone", Value: table.S("")}}, false},
+	{"all of it", []table.NamedValue{{Name: "n", Value: table.N("5")}, {Name: "gone"}, {Name: "text", Value: table.S("y")}}, false},
 }
 
 var removeCases = []testCase{
@@ -126,7 +126,7 @@ var removeCases = []testCase{
 	}},
 	{"nothing is removed where nothing is", func(f *fixture) {
 		f.remove(meta("a", nil), false)
-		f.remove(meta("a", nil), false, table.Term{Name: "n"})
+		f.remove(meta("a", nil), false, table.NamedValue{Name: "n"})
 		f.has()
 	}},
 }
@@ -156,7 +156,7 @@ var amendCases = []testCase{
 	{"nothing but what is expected", func(f *fixture) {
 		item := meta("a", attrs{"n": 5})
 		f.raw.Put(f, item)
-		taken, err := f.amend(item, table.Amendment{Expect: []table.Term{{Name: "n", Value: table.N("5")}}})
+		taken, err := f.amend(item, table.Amendment{Expect: []table.NamedValue{{Name: "n", Value: table.N("5")}}})
 		f.written("amend", taken, err, item)
 	}},
 	{"only removals", func(f *fixture) {
@@ -166,7 +166,7 @@ var amendCases = []testCase{
 		f.written("amend", taken, err, meta("a", nil))
 	}},
 	{"no item is made", func(f *fixture) {
-		for _, amendment := range []table.Amendment{{}, {Set: build(table.Item{}, attrs{"n": 8})}, {Expect: []table.Term{{Name: "n"}}}} {
+		for _, amendment := range []table.Amendment{{}, {Set: build(table.Item{}, attrs{"n": 8})}, {Expect: []table.NamedValue{{Name: "n"}}}} {
 			taken, err := f.amend(meta("a", nil), amendment)
 			f.refused("amend", taken, err, nil)
 		}

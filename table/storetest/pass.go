@@ -10,11 +10,11 @@ import (
 // drip is a pass of a bucket at one second past now that adds to one limit.
 func drip(b *table.Bucket, limit string, delta int64) *quota.Pass {
 	pass := &quota.Pass{
-		Refilled:       now + 1000,
-		Count:          b.Count,
-		ExpectRefilled: b.Refilled,
-		ExpectValid:    b.Valid,
-		Why:            []quota.Reason{quota.Short},
+		RefilledAt:       now + 1000,
+		ShardCount:       b.ShardCount,
+		ExpectRefilledAt: b.RefilledAt,
+		ExpectValidUntil: b.ValidUntil,
+		Why:              []quota.Reason{quota.Short},
 	}
 	if l := b.Limit(limit); l != nil {
 		pass.Changes = []quota.Change{{Limit: limit, Read: l.Balance, Delta: delta}}
@@ -61,7 +61,7 @@ func rollPass(f *fixture) (table.Item, *table.Bucket, *quota.Pass) {
 	})
 	b := f.decode(item)
 	return item, b, &quota.Pass{
-		Refilled: now, Count: 4, ExpectRefilled: now - 9000, ExpectValid: new(int64(0)), Valid: new(now + 5000),
+		RefilledAt: now, ShardCount: 4, ExpectRefilledAt: now - 9000, ExpectValidUntil: new(int64(0)), ValidUntil: new(now + 5000),
 		Changes: []quota.Change{
 			{Limit: calls, Read: 70, Delta: 1930, Restore: true, Max: new(int64(70))},
 			{Limit: rpm, Read: 100, Delta: 2250, Max: new(int64(100))},
@@ -125,7 +125,7 @@ var passCases = []testCase{
 		item, _, pass := rollPass(f)
 		item = build(item, attrs{"vu": 7})
 		b := f.decode(item)
-		pass.ExpectValid, pass.Valid = new(int64(7)), nil
+		pass.ExpectValidUntil, pass.ValidUntil = new(int64(7)), nil
 		f.raw.Put(f, build(item, attrs{"b_sess_ws": now - 400}))
 		f.passLost(b, pass)
 		f.raw.Put(f, item)
@@ -156,7 +156,7 @@ var passCases = []testCase{
 		b := f.put(item)
 		f.raw.Put(f, build(item, attrs{"sched": "1h9-17s501"}))
 		pass := drip(b, rpm, 1)
-		pass.Valid = new(now + 7)
+		pass.ValidUntil = new(now + 7)
 		f.passLost(b, pass)
 	}},
 	{"a bucket that was never passed has no time", func(f *fixture) {
@@ -194,7 +194,7 @@ var passCases = []testCase{
 		for _, delta := range []int64{1000, -50} {
 			b := f.put(bucket(first, limit(rpm, 100, 60_000)))
 			pass := drip(b, rpm, delta)
-			pass.Refilled = b.Refilled
+			pass.RefilledAt = b.RefilledAt
 			f.pass(b, pass)
 			want := build(b.Item, attrs{"b_rpm_tk": 100 + delta})
 			f.has(want)
@@ -207,7 +207,7 @@ var passCases = []testCase{
 	{"a pass never moves the time back", func(f *fixture) {
 		b := f.put(bucket(first, limit(rpm, 100, 60_000)))
 		pass := drip(b, rpm, 7)
-		pass.Refilled = b.Refilled - 5000
+		pass.RefilledAt = b.RefilledAt - 5000
 		f.pass(b, pass)
 		f.has(build(b.Item, attrs{"b_rpm_tk": 107}))
 	}},
@@ -222,7 +222,7 @@ var passCases = []testCase{
 		}
 		b := f.put(item)
 		pass, want := drip(b, "", 0), attrs{"rf": now + 1000, "vu": now + 2}
-		pass.Valid = new(now + 2)
+		pass.ValidUntil = new(now + 2)
 		for i, name := range names {
 			pass.Changes = append(pass.Changes, quota.Change{
 				Limit: name, Read: 10, Delta: int64(i) - 3, Restore: true, Max: new(int64(10)),

@@ -40,8 +40,8 @@ var raceCases = []testCase{
 	{"one usage", func(f *fixture) {
 		won := f.race(func(int) (bool, error) {
 			result, err := f.store.AddUsage(f.Context(), oneCount(rpm, 1500))
-			if !result.Applied && !result.Counted[0].Has("10") {
-				f.Errorf("refused with %v", result.Counted)
+			if !result.Applied && !result.Seen[0].Has("10") {
+				f.Errorf("refused with %v", result.Seen)
 			}
 			return result.Applied, err
 		})
@@ -58,7 +58,7 @@ var raceCases = []testCase{
 		check(f, "applied", won, racers)
 		marks := attrs{}
 		for racer := range racers {
-			marks[table.MarkAttr(racer)], marks[table.RunsAttr(racer)] = "10 b", "10 a"
+			marks[table.PositionAttr(racer)], marks[table.RangesAttr(racer)] = "10 b", "10 a"
 		}
 		f.has(usageItem(racers, map[string]string{rpm: "24"}, marks))
 	}},
@@ -66,20 +66,20 @@ var raceCases = []testCase{
 		f.raw.Put(f, usageItem(2, nil, attrs{"mark#0": "90 y", "runs#0": "10 a,10 b,90 x"}))
 		won := f.race(func(racer int) (bool, error) {
 			mark := fmt.Sprint(20 + racer)
-			counted := table.Counted{run("10 a", "10 b"), run("90 x", "90 y")}
+			counted := table.SeenRecords{run("10 a", "10 b"), run("90 x", "90 y")}
 			for range racers { // each refusal is another's doing
 				usage := counting(rpm, 1000, found(0, counted, run(mark+" p", mark+" q")))
 				result, err := f.store.AddUsage(f.Context(), usage)
 				if result.Applied || err != nil {
 					return result.Applied, err
 				}
-				counted = result.Counted[0]
+				counted = result.Seen[0]
 			}
 			return false, nil
 		})
 		check(f, "applied", won, racers)
 		item := f.raw.Items(f)[0]
-		counted, err := item.Counted()
+		counted, err := item.SeenRecords()
 		f.noError(err)
 		check(f, "runs", len(counted[0]), 2+racers)
 		f.has(usageItem(2+racers, map[string]string{rpm: "16"}, attrs{"mark#0": "90 y", "runs#0": item["runs#0"]}))
@@ -88,7 +88,7 @@ var raceCases = []testCase{
 		b := f.put(bucket(first, limit(rpm, 100, 60_000)))
 		won := f.race(func(int) (bool, error) {
 			result, err := f.store.Pass(f.Context(), b, drip(b, rpm, 1000))
-			if !result.Applied && (result.Current == nil || result.Current.Refilled != now+1000) {
+			if !result.Applied && (result.Current == nil || result.Current.RefilledAt != now+1000) {
 				f.Errorf("lost to %+v", result.Current)
 			}
 			return result.Applied, err
@@ -100,7 +100,7 @@ var raceCases = []testCase{
 		b := f.put(bucket(first, limit(rpm, 100, 60_000)))
 		won := f.race(func(racer int) (bool, error) {
 			pass := drip(b, rpm, 1000)
-			pass.Refilled += int64(racer)
+			pass.RefilledAt += int64(racer)
 			result, err := f.store.Pass(f.Context(), b, pass)
 			return result.Applied, err
 		})
@@ -111,7 +111,7 @@ var raceCases = []testCase{
 		b := f.put(bucket(first, limit(rpm, 900, 500)))
 		won := f.race(func(int) (bool, error) {
 			pass := drip(b, rpm, -400)
-			pass.Refilled = b.Refilled
+			pass.RefilledAt = b.RefilledAt
 			result, err := f.store.Pass(f.Context(), b, pass)
 			return result.Applied, err
 		})
@@ -140,8 +140,8 @@ var raceCases = []testCase{
 			if err != nil {
 				return false, err
 			}
-			if siblings[1].Bucket.Count != 8 {
-				f.Errorf("an image at %d", siblings[1].Bucket.Count)
+			if siblings[1].Bucket.ShardCount != 8 {
+				f.Errorf("an image at %d", siblings[1].Bucket.ShardCount)
 			}
 			return siblings[1].Raised, nil
 		})
@@ -153,8 +153,8 @@ var raceCases = []testCase{
 		won := f.race(func(racer int) (bool, error) {
 			if racer%2 == 0 {
 				siblings, err := f.store.RaiseAndRead(f.Context(), group, 2, now)
-				if err == nil && siblings[1].Bucket.Count != 2 {
-					f.Errorf("an image at %d", siblings[1].Bucket.Count)
+				if err == nil && siblings[1].Bucket.ShardCount != 2 {
+					f.Errorf("an image at %d", siblings[1].Bucket.ShardCount)
 				}
 				return false, err
 			}
@@ -177,7 +177,7 @@ var raceCases = []testCase{
 		f.raw.Put(f, zero)
 		won := f.race(func(racer int) (bool, error) {
 			creation := f.newShard(1, 2, 4000)
-			creation.Bucket.Refilled += int64(racer)
+			creation.Bucket.RefilledAt += int64(racer)
 			creation.Bucket.Fill()
 			creation.Moves = []quota.Funding{move(calls, 4000, 0, 1, 2)}
 			outcome, err := f.store.Create(f.Context(), creation)

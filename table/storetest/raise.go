@@ -63,7 +63,7 @@ var raiseCases = []testCase{
 				want = 16
 			}
 			check(f, "shard", sibling.Bucket.Shard, shard)
-			check(f, "count", sibling.Bucket.Count, want)
+			check(f, "count", sibling.Bucket.ShardCount, want)
 			check(f, "balance", sibling.Bucket.Limit(rpm).Balance, int64(shard))
 			check(f, "raised", sibling.Raised, shard > 0)
 		}

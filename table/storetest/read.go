@@ -36,7 +36,7 @@ var readCases = []testCase{
 		b, err := f.store.Read(f.Context(), group.At(3))
 		f.noError(err)
 		check(f, "key", b.Key, group.At(3))
-		check(f, "count", b.Count, 4)
+		check(f, "count", b.ShardCount, 4)
 		check(f, "balance", b.Limit("tokens.in").Balance, 250)
 		f.sameItem("item", b.Item, item)
 	}},
@@ -55,7 +55,7 @@ var readCases = []testCase{
 		f.noError(err)
 		b, err := f.store.Read(f.Context(), first)
 		f.noError(err)
-		check(f, "count", b.Count, 2)
+		check(f, "count", b.ShardCount, 2)
 	}},
 	{"an item without limits", func(f *fixture) {
 		f.raw.Put(f, table.Item{"PK": table.S(first.PK()), "SK": table.S(table.StateSK)})

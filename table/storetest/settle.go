@@ -7,17 +7,17 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-func (f *fixture) settle(b *table.Bucket, corrections ...quota.Correction) (table.Taken, error) {
-	return f.client().Settle(f.Context(), b, corrections)
+func (f *fixture) settle(b *table.Bucket, corrections ...quota.Adjustment) (table.WriteResult, error) {
+	return f.client().Reconcile(f.Context(), b, corrections)
 }
 
 // debit and credit are corrections of one limit, the credit up to a ceiling.
-func debit(name string, amount int64) quota.Correction {
-	return quota.Correction{Limit: name, Consumed: amount, Balance: -amount}
+func debit(name string, amount int64) quota.Adjustment {
+	return quota.Adjustment{Limit: name, Consumed: amount, Balance: -amount}
 }
 
-func credit(name string, amount, ceiling int64) quota.Correction {
-	return quota.Correction{Limit: name, Consumed: -amount, Balance: amount, Max: new(ceiling - amount)}
+func credit(name string, amount, ceiling int64) quota.Adjustment {
+	return quota.Adjustment{Limit: name, Consumed: -amount, Balance: amount, Max: new(ceiling - amount)}
 }
 
 // settleChanges are what may happen between reading a bucket and lifting rpm's
@@ -51,7 +51,7 @@ var settleCases = []testCase{
 		for _, c := range settleChanges {
 			meanwhile := build(item, c.after)
 			f.raw.Put(f, meanwhile)
-			corrections := []quota.Correction{debit(calls, 900), credit(rpm, 100, 500), debit("wcu", 1000)}
+			corrections := []quota.Adjustment{debit(calls, 900), credit(rpm, 100, 500), debit("wcu", 1000)}
 			taken, err := f.settle(b, corrections...)
 			if !c.holds {
 				f.refused(c.name, taken, err, meanwhile)
@@ -79,7 +79,7 @@ var settleCases = []testCase{
 		b := f.put(item)
 		meanwhile := build(item, attrs{"rf": now + 9, "shard_count": 8, "vu": 3})
 		f.raw.Put(f, meanwhile)
-		taken, err := f.settle(b, quota.Correction{Limit: rpm, Consumed: -100}, debit("wcu", 1000))
+		taken, err := f.settle(b, quota.Adjustment{Limit: rpm, Consumed: -100}, debit("wcu", 1000))
 		f.written("settle", taken, err, build(meanwhile, attrs{"b_rpm_tc": -60, "b_wcu_tk": 999_000, "b_wcu_tc": 1000}))
 	}},
 	{"a bucket that was never passed, at no count", func(f *fixture) {
@@ -91,7 +91,7 @@ var settleCases = []testCase{
 	{"as the rules plan it", func(f *fixture) {
 		item := bucket(first, limit(rpm, 300, 1000), calendar(calls, 70, 8000, 1), session(sess, 70, 8000, 1, now-5))
 		b := f.put(item)
-		taken, err := f.settle(b, quota.Settle(&b.Bucket, &b.Bucket, quota.Demand{rpm: -800, calls: -30, sess: 90}, now)...)
+		taken, err := f.settle(b, quota.Reconcile(&b.Bucket, &b.Bucket, quota.Demand{rpm: -800, calls: -30, sess: 90}, now)...)
 		f.written("settle", taken, err, build(item, attrs{
 			"b_rpm_tk": 1000, "b_rpm_tc": -800, "b_calls_tk": 100, "b_calls_tc": -30, "b_sess_tk": -20, "b_sess_tc": 90,
 			"b_wcu_tk": 999_000, "b_wcu_tc": 1000,
@@ -105,13 +105,13 @@ var settleCases = []testCase{
 	}},
 	{"a bucket that is gone", func(f *fixture) {
 		b := f.decode(bucket(first, limit(rpm, 300, 1000), attrs{"rf": nil}))
-		for _, c := range []quota.Correction{debit(rpm, 5), credit(rpm, 5, 1000)} {
+		for _, c := range []quota.Adjustment{debit(rpm, 5), credit(rpm, 5, 1000)} {
 			taken, err := f.settle(b, c)
 			f.refused("settle", taken, err, nil)
 		}
 	}},
 	{"dozens of limits of any name", func(f *fixture) {
-		item, corrections := bucket(first), []quota.Correction{debit("wcu", 1000)}
+		item, corrections := bucket(first), []quota.Adjustment{debit("wcu", 1000)}
 		names := append([]string{"_"}, awkward...)
 		for i := range 30 {
 			names = append(names, fmt.Sprintf("limit-%d.x", i))
@@ -127,19 +127,19 @@ var settleCases = []testCase{
 }
 
 // corrected is an item with corrections added.
-func corrected(item table.Item, corrections ...quota.Correction) table.Item {
+func corrected(item table.Item, corrections ...quota.Adjustment) table.Item {
 	more := attrs{}
 	for _, c := range corrections {
 		balance, consumed := table.Attr(c.Limit, table.FieldBalance), table.Attr(c.Limit, table.FieldConsumed)
-		held, _ := item.Whole(balance)
-		total, _ := item.Whole(consumed)
+		held, _ := item.Int(balance)
+		total, _ := item.Int(consumed)
 		more[balance], more[consumed] = held+c.Balance, total+c.Consumed
 	}
 	return build(item, more)
 }
 
 // window is a session window of two hours that began a second after now.
-var window = table.Opened{Limit: sess, Start: now + 1000, Length: 7200_000}
+var window = table.OpenedWindow{Limit: sess, Start: now + 1000, Length: 7200_000}
 
 const ended = now + 1000 - 7200_000 // the last start that has ended by then
 
@@ -171,11 +171,11 @@ var tellCases = []testCase{
 		for _, c := range tellChanges {
 			item := bucket(first, everyType, limit(rpm, 1, 2), session(sess, 70, 8000, 1, now-9000_000), attrs{"b_sess_tc": 500}, c.after)
 			f.raw.Put(f, item)
-			told, err := f.client().Tell(f.Context(), first, window)
+			told, err := f.client().PropagateWindow(f.Context(), first, window)
 			f.noError(err)
 			check(f, "told, where there is "+c.name, told, c.holds)
 			if c.holds {
-				consumed, _ := item.Whole("b_sess_tc")
+				consumed, _ := item.Int("b_sess_tc")
 				item = build(item, attrs{"b_sess_ws": window.Start, "b_sess_rsa": 7200, "b_sess_wtc": consumed, "vu": 0})
 			}
 			f.has(item)
@@ -185,7 +185,7 @@ var tellCases = []testCase{
 		item := bucket(first, session(sess, 70, 8000, 1, now-9000_000))
 		f.raw.Put(f, item)
 		for _, want := range []bool{true, false} {
-			told, err := f.client().Tell(f.Context(), first, window)
+			told, err := f.client().PropagateWindow(f.Context(), first, window)
 			f.noError(err)
 			check(f, "told", told, want)
 			f.has(build(item, attrs{"b_sess_ws": window.Start, "b_sess_rsa": 7200, "b_sess_wtc": 0, "vu": 0}))
@@ -193,14 +193,14 @@ var tellCases = []testCase{
 		}
 	}},
 	{"no shard", func(f *fixture) {
-		told, err := f.client().Tell(f.Context(), group.At(3), window)
+		told, err := f.client().PropagateWindow(f.Context(), group.At(3), window)
 		f.noError(err)
 		check(f, "told", told, false)
 		f.has()
 	}},
 	{"what it is told of rolls, and what was consumed since counts", func(f *fixture) {
 		f.raw.Put(f, bucket(first, session("b_x_tk", 70, 8000, 1, now-9000_000), attrs{"b_b_x_tk_tc": 500}))
-		told, err := f.client().Tell(f.Context(), first, table.Opened{Limit: "b_x_tk", Start: now, Length: 7200_000})
+		told, err := f.client().PropagateWindow(f.Context(), first, table.OpenedWindow{Limit: "b_x_tk", Start: now, Length: 7200_000})
 		f.noError(err)
 		check(f, "told", told, true)
 		b := f.put(build(f.raw.Get(f, first.PK(), table.StateSK), attrs{"b_b_x_tk_tc": 560, "b_b_x_tk_tk": 10}))

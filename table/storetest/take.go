@@ -9,13 +9,13 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-func (f *fixture) take(amounts map[string]int64, now int64) (table.Taken, error) {
-	return f.client().Take(f.Context(), first, table.Take{Amounts: amounts, Now: now})
+func (f *fixture) take(amounts map[string]int64, now int64) (table.WriteResult, error) {
+	return f.client().Charge(f.Context(), first, table.FastCharge{Amounts: amounts, Now: now})
 }
 
 // charged is an item after a write that took amounts.
 func charged(item table.Item, amounts map[string]int64) table.Item {
-	taken := []quota.Correction{debit(quota.WriteMeter, quota.WriteCost)}
+	taken := []quota.Adjustment{debit(quota.WriteMeter, quota.WriteCost)}
 	for name, amount := range amounts {
 		taken = append(taken, debit(name, amount))
 	}
@@ -90,12 +90,12 @@ var takeCases = []testCase{
 		for _, c := range freeChanges {
 			item := bucket(first, everyType, limit(rpm, 5000, 60_000), calendar(calls, 500, 1000, 1), c.after)
 			f.raw.Put(f, item)
-			taken, err := f.client().Take(f.Context(), first, table.Take{Amounts: map[string]int64{rpm: 1000}, Now: now, Free: true})
+			taken, err := f.client().Charge(f.Context(), first, table.FastCharge{Amounts: map[string]int64{rpm: 1000}, Now: now, Free: true})
 			if !c.holds {
 				f.refused(c.name, taken, err, item)
 				continue
 			}
-			metered := corrected(item, debit(quota.WriteMeter, quota.WriteCost), quota.Correction{Limit: rpm, Consumed: 1000})
+			metered := corrected(item, debit(quota.WriteMeter, quota.WriteCost), quota.Adjustment{Limit: rpm, Consumed: 1000})
 			f.written(c.name, taken, err, metered)
 		}
 	}},
@@ -123,7 +123,7 @@ var takeCases = []testCase{
 			for _, hot := range []bool{false, true, false} { // whatever was asked before
 				item := bucket(first, limit(rpm, 5000, 60_000), attrs{"b_wcu_tk": c.meter})
 				f.raw.Put(f, item)
-				taken, err := f.client().Take(f.Context(), first, table.Take{Amounts: map[string]int64{rpm: 1000}, Now: now, Hot: hot})
+				taken, err := f.client().Charge(f.Context(), first, table.FastCharge{Amounts: map[string]int64{rpm: 1000}, Now: now, Hot: hot})
 				if hot && c.warm || !hot && c.cool {
 					f.written(c.name, taken, err, charged(item, map[string]int64{rpm: 1000}))
 				} else {
@@ -134,7 +134,7 @@ var takeCases = []testCase{
 		item := bucket(first, limit(rpm, 999, 60_000), attrs{"vu": now})
 		f.raw.Put(f, item)
 		for _, amounts := range []map[string]int64{{rpm: 1000}, nil} {
-			taken, err := f.client().Take(f.Context(), first, table.Take{Amounts: amounts, Now: now, Hot: true})
+			taken, err := f.client().Charge(f.Context(), first, table.FastCharge{Amounts: amounts, Now: now, Hot: true})
 			f.refused("nothing else is allowed", taken, err, item)
 		}
 	}},

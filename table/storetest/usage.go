@@ -29,18 +29,18 @@ func counting(limit string, milli int64, sources ...table.Source) table.Usage {
 var oneCounted = attrs{"mark#0": "10 b", "runs#0": "10 a"}
 
 // run is a run of records between two edges, each a mark and a total.
-func run(first, last string) table.Run { return table.Run{First: edge(first), Last: edge(last)} }
+func run(first, last string) table.Range { return table.Range{First: edge(first), Last: edge(last)} }
 
-func edge(text string) table.Edge {
+func edge(text string) table.Bound {
 	mark, total, _ := strings.Cut(text, " ")
-	return table.Edge{Mark: mark, Total: total}
+	return table.Bound{Position: mark, Total: total}
 }
 
 // fresh is a source of which it is not known what is counted.
-func fresh(shard int, records ...table.Run) table.Source { return found(shard, nil, records...) }
+func fresh(shard int, records ...table.Range) table.Source { return found(shard, nil, records...) }
 
 // found is a source of which it is.
-func found(shard int, counted table.Counted, records ...table.Run) table.Source {
+func found(shard int, counted table.SeenRecords, records ...table.Range) table.Source {
 	return table.Source{Shard: shard, Found: counted, Next: counted.With(records...)}
 }
 
@@ -66,21 +66,21 @@ func (f *fixture) addUsage(usage table.Usage) {
 	result, err := f.store.AddUsage(f.Context(), usage)
 	f.noError(err)
 	if !result.Applied {
-		f.Fatalf("refused; counted %v", result.Counted)
+		f.Fatalf("refused; counted %v", result.Seen)
 	}
 }
 
-func (f *fixture) usageRefused(usage table.Usage, counted map[int]table.Counted) {
+func (f *fixture) usageRefused(usage table.Usage, counted map[int]table.SeenRecords) {
 	f.Helper()
 	result, err := f.store.AddUsage(f.Context(), usage)
 	f.noError(err)
-	if result.Applied || !reflect.DeepEqual(result.Counted, counted) {
+	if result.Applied || !reflect.DeepEqual(result.Seen, counted) {
 		f.Errorf("got %+v, not a refusal with %v", result, counted)
 	}
 }
 
 // of0 is what shard 0 has counted, and no other has anything.
-func of0(runs ...table.Run) map[int]table.Counted { return map[int]table.Counted{0: runs} }
+func of0(runs ...table.Range) map[int]table.SeenRecords { return map[int]table.SeenRecords{0: runs} }
 
 var usageCases = []testCase{
 	{"the first usage makes the item", func(f *fixture) {
@@ -156,7 +156,7 @@ var usageCases = []testCase{
 			"08 a": {"mark#0": "10 b"},
 		} {
 			f.raw.Put(f, usageItem(4, nil, attrs{"mark#0": mark}))
-			all := table.Counted{run("", mark)}
+			all := table.SeenRecords{run("", mark)}
 			f.usageRefused(oneCount(rpm, 1000), of0(all...))
 			f.addUsage(counting(rpm, 1000, found(0, all, run("10 a", "10 b"))))
 			f.has(usageItem(5, map[string]string{rpm: "1"}, want))
@@ -164,9 +164,9 @@ var usageCases = []testCase{
 	}},
 	{"records in a gap, before the first run and after the last", func(f *fixture) {
 		f.raw.Put(f, usageItem(4, nil, attrs{"mark#0": "30 h", "runs#0": "10 b,10 c,30 g"}))
-		counted := table.Counted{run("10 b", "10 c"), run("30 g", "30 h")}
+		counted := table.SeenRecords{run("10 b", "10 c"), run("30 g", "30 h")}
 		for _, step := range []struct {
-			record     table.Run
+			record     table.Range
 			mark, runs string
 		}{
 			{run("40 i", "40 j"), "40 j", "10 b,10 c,30 g,30 h,40 i"},
@@ -186,7 +186,7 @@ var usageCases = []testCase{
 		f.has(usageItem(11, map[string]string{rpm: "0"}, attrs{"mark#0": "40 j", "runs#0": "05 a"}))
 	}},
 	{"what is counted is no more as it was found", func(f *fixture) {
-		counted := table.Counted{run("10 b", "10 c"), run("30 g", "30 h")}
+		counted := table.SeenRecords{run("10 b", "10 c"), run("30 g", "30 h")}
 		for _, now := range []attrs{
 			{"mark#0": "31 i", "runs#0": "10 b,10 c,30 g"},           // more at the end
 			{"mark#0": "30 h", "runs#0": "10 b,20 d,30 g"},           // more in the gap
@@ -196,16 +196,16 @@ var usageCases = []testCase{
 		} {
 			before := usageItem(4, nil, now)
 			f.raw.Put(f, before)
-			stored, err := before.Counted()
+			stored, err := before.SeenRecords()
 			f.noError(err)
 			f.usageRefused(counting(rpm, 1000, found(0, counted, run("20 e", "20 f"))), stored)
 			f.usageRefused(counting(rpm, 1000, found(0, counted, run("40 i", "40 j"))), stored)
 			f.has(before)
 		}
 		f.raw.Put(f, usageItem(4, nil, nil))
-		f.usageRefused(counting(rpm, 1000, found(0, counted, run("20 e", "20 f"))), map[int]table.Counted{})
+		f.usageRefused(counting(rpm, 1000, found(0, counted, run("20 e", "20 f"))), map[int]table.SeenRecords{})
 		f.raw.Put(f, usageItem(4, nil, attrs{"mark#0": "30 h", "runs#0": "10 b"}))
-		f.usageRefused(counting(rpm, 1000, found(0, table.Counted{run("", "30 h")}, run("40 i", "40 j"))), of0(run("10 b", "30 h")))
+		f.usageRefused(counting(rpm, 1000, found(0, table.SeenRecords{run("", "30 h")}, run("40 i", "40 j"))), of0(run("10 b", "30 h")))
 	}},
 	{"several runs at once need to know what is counted", func(f *fixture) {
 		f.addUsage(counting(rpm, 1000, fresh(0, run("10 a", "11 b"), run("15 d", "16 e"))))
@@ -219,7 +219,7 @@ var usageCases = []testCase{
 			"mark#0": "09 a", "runs#0": "01 x", "mark#1": "20 m", "runs#1": "02 y", "mark#7": "30 k", "runs#7": "03 z",
 		})
 		f.raw.Put(f, before)
-		counted, err := before.Counted()
+		counted, err := before.SeenRecords()
 		f.noError(err)
 		usage := oneCount(rpm, 1000)
 		usage.Sources = append(usage.Sources, fresh(1, run("15 l", "25 n")), fresh(2, run("1 o", "2 p")))
@@ -269,7 +269,7 @@ var usageCases = []testCase{
 		for i := range 32 {
 			mark := fmt.Sprintf("%021d", i)
 			usage.Sources = append(usage.Sources, fresh(i, run(mark+" a", mark+" b")))
-			marks[table.MarkAttr(i)], marks[table.RunsAttr(i)] = mark+" b", mark+" a"
+			marks[table.PositionAttr(i)], marks[table.RangesAttr(i)] = mark+" b", mark+" a"
 		}
 		for i, name := range awkward {
 			usage.Counters[name], want[name] = int64(i), table.Tokens(int64(i))

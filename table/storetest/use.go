@@ -18,7 +18,7 @@ func (f *fixture) plan(b *table.Bucket, demand quota.Demand, at int64) *quota.Us
 	return use
 }
 
-func (f *fixture) use(b *table.Bucket, use *quota.Use, expires int64) (table.Taken, error) {
+func (f *fixture) use(b *table.Bucket, use *quota.Use, expires int64) (table.WriteResult, error) {
 	return f.client().Use(f.Context(), b, use, expires)
 }
 
@@ -217,9 +217,9 @@ var useCases = []testCase{
 func sum(planned, read, meanwhile table.Item) table.Item {
 	result := planned.Clone()
 	for name, value := range meanwhile {
-		at, is := meanwhile.Whole(name)
-		before, was := read.Whole(name)
-		after, left := planned.Whole(name)
+		at, is := meanwhile.Int(name)
+		before, was := read.Int(name)
+		after, left := planned.Int(name)
 		_, field, _ := table.SplitAttr(name)
 		switch {
 		case is && was && left && (field == table.FieldBalance || field == table.FieldConsumed):

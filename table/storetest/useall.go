@@ -9,12 +9,12 @@ import (
 )
 
 // pair are two shards of a gathered limit and a use of each.
-func pair(f *fixture) (items []table.Item, uses []table.Using) {
+func pair(f *fixture) (items []table.Item, uses []table.PlannedUse) {
 	for shard, balance := range []int64{700, 300} {
 		item := bucket(group.At(shard), limit(rpm, balance, 1000), attrs{"shard_count": 2, "ttl": 5, "b_rpm_div": "gathered"})
 		b := f.put(item)
 		use := f.plan(b, quota.Demand{rpm: []int64{450, 300}[shard]}, now+1)
-		items, uses = append(items, item), append(uses, table.Using{Bucket: b, Use: use, Expires: 900})
+		items, uses = append(items, item), append(uses, table.PlannedUse{Bucket: b, Use: use, Expires: 900})
 	}
 	return items, uses
 }

@@ -81,7 +81,7 @@ func New(ctx context.Context, config Config) (*Demo, error) {
 	store := memory.New()
 	client := store.Client()
 	const namespace = "demo"
-	l, err := limiter.New(ctx, client, limiter.NamespaceID(namespace), limiter.Draws(drawn),
+	l, err := limiter.New(ctx, client, limiter.NamespaceID(namespace), limiter.ShardAttempts(drawn),
 		limiter.Limits(resource, limiter.Quota(limit, config.Quota, "0 0 1 1 *")))
 	if err != nil {
 		return nil, err

@@ -108,7 +108,7 @@ func (t *tracker) observe(at int64, before, after *table.Image) {
 		t.remove(slot, at, before)
 		return
 	}
-	if before != nil && before.Refilled != after.Refilled {
+	if before != nil && before.RefilledAt != after.RefilledAt {
 		t.passes.put(slot, 1)
 	}
 	for _, event := range t.eventsOf(at, bucketOf(before), &after.Bucket) {
@@ -160,7 +160,7 @@ func (t *tracker) sample(slot int, at int64, before, after *quota.Bucket) {
 		shard := t.shard(tracks, after.Shard)
 		shard.balance.put(slot, level(after, limit, at))
 		if params, err := limit.Effective(at); err == nil {
-			shard.ceiling.put(slot, limit.Ceiling(after.Count, params.Capacity))
+			shard.ceiling.put(slot, limit.Ceiling(after.ShardCount, params.Capacity))
 		}
 	}
 }
@@ -192,7 +192,7 @@ func MeterLevel(b *quota.Bucket, at int64) int64 {
 	if meter == nil {
 		return 0
 	}
-	alone := &quota.Bucket{Count: b.Count, Refilled: b.Refilled, Limits: []quota.Limit{*meter}}
+	alone := &quota.Bucket{ShardCount: b.ShardCount, RefilledAt: b.RefilledAt, Limits: []quota.Limit{*meter}}
 	pass, err := quota.Materialise(alone, nil, at)
 	if err != nil || len(pass.Changes) == 0 {
 		return meter.Balance

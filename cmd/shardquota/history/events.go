@@ -18,8 +18,8 @@ func (t *tracker) eventsOf(at int64, before, after *quota.Bucket) []Event {
 		e.Time, e.Shard = at, after.Shard
 		events = append(events, e)
 	}
-	if after.Count > before.Count {
-		add(Event{Kind: raisedOrDoubled(after.Shard), From: before.Count, To: after.Count})
+	if after.ShardCount > before.ShardCount {
+		add(Event{Kind: raisedOrDoubled(after.Shard), From: before.ShardCount, To: after.ShardCount})
 	}
 	if what := operated(before, after); what != "" {
 		add(Event{Kind: Operator, What: what})
@@ -46,8 +46,8 @@ func raisedOrDoubled(shard int) Kind {
 // creation tells where a new shard's balances came from. The rules say which
 // sibling's grant covers its slot, if any; the image says how much it was.
 func (t *tracker) creation(at int64, b *quota.Bucket) Event {
-	event := Event{Time: at, Kind: Created, Shard: b.Shard, To: b.Count}
-	if !t.whole && t.last[b.Shard%max(1, b.Count/2)] == nil {
+	event := Event{Time: at, Kind: Created, Shard: b.Shard, To: b.ShardCount}
+	if !t.whole && t.last[b.Shard%max(1, b.ShardCount/2)] == nil {
 		return event // whoever the rules would name, the donor may be one that was never seen
 	}
 	siblings := make([]*quota.Bucket, 0, len(t.last))
@@ -56,7 +56,7 @@ func (t *tracker) creation(at int64, b *quota.Bucket) Event {
 			siblings = append(siblings, sibling)
 		}
 	}
-	fundings, err := quota.Fund(b, siblings, b.Shard, b.Count, max(at, b.Refilled))
+	fundings, err := quota.Fund(b, siblings, b.Shard, b.ShardCount, max(at, b.RefilledAt))
 	if err != nil {
 		return event // its schedules cannot be read
 	}
@@ -71,9 +71,9 @@ func (t *tracker) creation(at int64, b *quota.Bucket) Event {
 // limitEvent tells what happened to one limit beside being used.
 func limitEvent(before, after *quota.Bucket, was, is *quota.Limit) Event {
 	other := is.Balance - was.Balance + is.Consumed - was.Consumed
-	passed := before.Refilled != after.Refilled
+	passed := before.RefilledAt != after.RefilledAt
 	switch {
-	case passed && is.Kind() == quota.Calendar && !was.Current(before.Refilled, after.Refilled):
+	case passed && is.Kind() == quota.Calendar && !was.Current(before.RefilledAt, after.RefilledAt):
 		return Event{Kind: Reset, Limit: is.Name, Amount: is.Balance + is.Consumed - was.Consumed}
 	case is.Kind() == quota.Session && is.Window.Applied != nil && !equal(was.Window.Applied, is.Window.Applied):
 		return Event{Kind: openedOrRolled(was, is), Limit: is.Name, Amount: is.Balance + is.Consumed - was.Consumed}
@@ -91,8 +91,8 @@ func limitEvent(before, after *quota.Bucket, was, is *quota.Limit) Event {
 // anything, as a trim leaves it. What left a quota otherwise was moved, though
 // the same write may be a pass.
 func atCeiling(b *quota.Bucket, limit *quota.Limit, consumed int64) bool {
-	params, err := limit.Effective(b.Refilled)
-	return err == nil && limit.Balance+consumed >= limit.Ceiling(b.Count, params.Capacity)
+	params, err := limit.Effective(b.RefilledAt)
+	return err == nil && limit.Balance+consumed >= limit.Ceiling(b.ShardCount, params.Capacity)
 }
 
 // openedOrRolled tells a window that this write opened from one whose start had

@@ -122,7 +122,7 @@ func (w *walk) write(at int64, shard int, change func(*table.Bucket)) {
 func (w *walk) double(at int64) {
 	from := len(w.buckets)
 	for shard := range from {
-		w.write(at, shard, func(b *table.Bucket) { b.Count = 2 * from })
+		w.write(at, shard, func(b *table.Bucket) { b.ShardCount = 2 * from })
 	}
 	share := int64(3_200_000_000 / (2 * from))
 	for donor := range from {

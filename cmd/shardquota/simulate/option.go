@@ -53,7 +53,7 @@ func Options() []Option {
 		{Name: "replicated part", Says: "2: the same; a new shard begins with its part", Drips: true, division: quota.Replicated, start: atPart},
 		{Name: "replicated full", Says: "2: the same; a new shard begins full", Drips: true, division: quota.Replicated, start: atFull},
 		{Name: "replicated empty", Says: "2: the same; a new shard begins with nothing", Drips: true, division: quota.Replicated, start: atNothing},
-		{Name: "gathered", Says: "3: divided; of a quota what one shard is short of, and of a limit that drips what is more than its part, is taken off several in one transaction", Offered: true, division: quota.Gathered},
+		{Name: "gathered", Says: "3: divided; of a quota what one shard is short of, and of a limit that drips what is more than its part, is taken off several in one transaction", Offered: true, division: quota.Pooled},
 		{Name: "whole aside", Says: "3: divided; beside it one bucket of the whole capacity for large uses, with a shard's refill", aside: whole},
 		{Name: "capped", Says: "4: divided; no more shards than the largest use leaves room for", capped: true},
 		{Name: "half aside", Says: "5: half of it divided, half in one bucket that is asked for large uses and after a shard refused", aside: half},
@@ -106,27 +106,27 @@ func (v *variant) Insert(ctx context.Context, item table.Item) (bool, error) {
 func (v *variant) Create(ctx context.Context, creation table.Creation) (table.CreationOutcome, error) {
 	if b := creation.Bucket; v.option.division == quota.Replicated && v.option.start != atHalf {
 		l := b.Limit(limitName)
-		l.Balance = map[start]int64{atPart: quota.Share(l.Base.Capacity, b.Count), atFull: l.Base.Capacity}[v.option.start]
+		l.Balance = map[start]int64{atPart: quota.Share(l.Base.Capacity, b.ShardCount), atFull: l.Base.Capacity}[v.option.start]
 		creation.Moves = slices.DeleteFunc(creation.Moves, func(f quota.Funding) bool { return f.Limit == limitName })
 		b.Fill()
 	}
 	return v.Client.Create(ctx, creation)
 }
 
-// Take implements table.Client.
-func (v *variant) Take(ctx context.Context, key table.Key, take table.Take) (table.Taken, error) {
+// Charge implements table.Client.
+func (v *variant) Charge(ctx context.Context, key table.Key, take table.FastCharge) (table.WriteResult, error) {
 	v.asked(&key)
-	return v.Client.Take(ctx, key, take)
+	return v.Client.Charge(ctx, key, take)
 }
 
 // Use implements table.Client.
-func (v *variant) Use(ctx context.Context, b *table.Bucket, use *quota.Use, expires int64) (table.Taken, error) {
+func (v *variant) Use(ctx context.Context, b *table.Bucket, use *quota.Use, expires int64) (table.WriteResult, error) {
 	v.asked(&b.Key)
 	return v.Client.Use(ctx, b, use, expires)
 }
 
 // UseAll implements table.Client. A write of a transaction counts twice.
-func (v *variant) UseAll(ctx context.Context, uses []table.Using) (bool, error) {
+func (v *variant) UseAll(ctx context.Context, uses []table.PlannedUse) (bool, error) {
 	for _, use := range uses {
 		v.asked(&use.Bucket.Key)
 		v.asked(&use.Bucket.Key)
@@ -134,10 +134,10 @@ func (v *variant) UseAll(ctx context.Context, uses []table.Using) (bool, error) 
 	return v.Client.UseAll(ctx, uses)
 }
 
-// Settle implements table.Client.
-func (v *variant) Settle(ctx context.Context, b *table.Bucket, corrections []quota.Correction) (table.Taken, error) {
+// Reconcile implements table.Client.
+func (v *variant) Reconcile(ctx context.Context, b *table.Bucket, corrections []quota.Adjustment) (table.WriteResult, error) {
 	v.asked(&b.Key)
-	return v.Client.Settle(ctx, b, corrections)
+	return v.Client.Reconcile(ctx, b, corrections)
 }
 
 // Pass implements table.Store.

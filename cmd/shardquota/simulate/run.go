@@ -202,14 +202,14 @@ func (w *world) move(ctx context.Context, buckets []*table.Bucket) (bool, error)
 	if amount < max(1000, mean/10) {
 		return false, nil
 	}
-	uses[rich].Takes = append(uses[rich].Takes, quota.Take{Limit: limitName, Debit: amount})
-	uses[poor].Takes = append(uses[poor].Takes, quota.Take{Limit: limitName, Debit: -amount})
-	applied, err := w.table.UseAll(ctx, []table.Using{{Bucket: buckets[rich], Use: uses[rich]}, {Bucket: buckets[poor], Use: uses[poor]}})
+	uses[rich].Charges = append(uses[rich].Charges, quota.Charge{Limit: limitName, Debit: amount})
+	uses[poor].Charges = append(uses[poor].Charges, quota.Charge{Limit: limitName, Debit: -amount})
+	applied, err := w.table.UseAll(ctx, []table.PlannedUse{{Bucket: buckets[rich], Use: uses[rich]}, {Bucket: buckets[poor], Use: uses[poor]}})
 	if err != nil || !applied {
 		return false, cmp.Or(err, errors.New("nobody else writes, and yet a move was refused"))
 	}
 	for _, i := range []int{rich, poor} {
-		if buckets[i], err = w.stream.seen[buckets[i].Key].Whole(); err != nil {
+		if buckets[i], err = w.stream.seen[buckets[i].Key].DecodeFull(); err != nil {
 			return false, err
 		}
 	}

@@ -254,7 +254,7 @@ func TestLegend(t *testing.T) {
 			offered = append(offered, o.division)
 		}
 	}
-	if want := []quota.Division{quota.Divided, quota.Replicated, quota.Gathered}; !slices.Equal(offered, want) {
+	if want := []quota.Division{quota.Divided, quota.Replicated, quota.Pooled}; !slices.Equal(offered, want) {
 		t.Errorf("offered are %q, want %q", offered, want)
 	}
 }

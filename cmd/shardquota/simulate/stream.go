@@ -30,14 +30,14 @@ func (s *stream) write(old, new table.Item, now int64) {
 	}
 	s.number++
 	change := &events.Change{
-		Record: events.Record{EventName: events.Modify, Stream: "simulation", Sequence: fmt.Sprint(s.number), Time: now},
-		Mark:   fmt.Sprintf("%020d", s.number),
-		Old:    s.seen[b.Key], New: b.Image(),
+		Record:         events.Record{EventName: events.Modify, Stream: "simulation", Sequence: fmt.Sprint(s.number), Time: now},
+		StreamPosition: fmt.Sprintf("%020d", s.number),
+		Old:            s.seen[b.Key], New: b.Image(),
 	}
 	if old == nil {
 		change.EventName = events.Insert
 	}
-	s.grew = s.grew || change.Old == nil || change.Old.Count != b.Count
+	s.grew = s.grew || change.Old == nil || change.Old.ShardCount != b.ShardCount
 	s.seen[b.Key] = change.New
 	s.pending = append(s.pending, aggregator.Delivery{Record: change.Record, Change: change})
 }

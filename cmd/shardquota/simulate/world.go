@@ -77,9 +77,9 @@ func newWorld(ctx context.Context, option Option, workload Workload, seed uint64
 func (w *world) settings() []limiter.Option {
 	shards, aside := w.limits()
 	return []limiter.Option{
-		limiter.NamespaceID(namespace), limiter.Draws(max(1, w.option.draws)),
+		limiter.NamespaceID(namespace), limiter.ShardAttempts(max(1, w.option.draws)),
 		limiter.Clock(func() time.Time { return time.UnixMilli(w.now) }),
-		limiter.Repeatable(func(n int) int { return w.pick(n) }),
+		limiter.Deterministic(func(n int) int { return w.pick(n) }),
 		limiter.Limits(resource, shards), limiter.Limits(beside, aside),
 	}
 }
@@ -189,7 +189,7 @@ func (w *world) use(ctx context.Context) error {
 // shards is shard 0's count.
 func (w *world) shards() int {
 	if zero := w.stream.seen[group.At(0)]; zero != nil {
-		return zero.Count
+		return zero.ShardCount
 	}
 	return 1
 }
@@ -202,7 +202,7 @@ func (w *world) buckets() []*table.Bucket {
 	for _, g := range []table.Group{group, other} {
 		for shard := range quota.MaxShards {
 			if image := w.stream.seen[g.At(shard)]; image != nil {
-				if b, err := image.Whole(); err == nil {
+				if b, err := image.DecodeFull(); err == nil {
 					all = append(all, b)
 				}
 			}
@@ -218,7 +218,7 @@ func (w *world) deliver(ctx context.Context, written int64) error {
 		return w.stream.err
 	}
 	w.metered.Reset()
-	report := w.aggregator.Tend(ctx, batch, func(int64) int64 { return w.now })
+	report := w.aggregator.Maintain(ctx, batch, func(int64) int64 { return w.now })
 	w.result.Aggregator.add(w.metered.Units())
 	return errors.Join(report.Err(), w.stream.err)
 }

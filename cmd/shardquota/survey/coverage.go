@@ -63,7 +63,7 @@ func (s *Survey) cover(name string, buckets []*quota.Bucket) Quota {
 	slots := s.Count
 	for _, b := range buckets {
 		if isQuota(b, name) {
-			slots = max(slots, b.Count)
+			slots = max(slots, b.ShardCount)
 			q.Grants = append(q.Grants, grant(b, b.Limit(name), s.Now))
 		}
 	}
@@ -80,7 +80,7 @@ const maxSlots = 2 * quota.MaxShards
 func grant(b *quota.Bucket, limit *quota.Limit, now int64) Grant {
 	params, _ := limit.Effective(now) // Audit has evaluated it
 	return Grant{
-		Shard: b.Shard, Count: limit.GrantCount(b.Count, params.Capacity), Current: limit.Current(b.Refilled, now),
+		Shard: b.Shard, Count: limit.GrantCount(b.ShardCount, params.Capacity), Current: limit.Current(b.RefilledAt, now),
 		Covers: []int{}, Keeps: []int{},
 	}
 }

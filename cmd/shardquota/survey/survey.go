@@ -157,11 +157,11 @@ func (s *Survey) Sound() bool {
 
 func count(siblings []table.Sibling) int {
 	if len(siblings) > 0 && siblings[0].Bucket != nil {
-		return siblings[0].Bucket.Count
+		return siblings[0].Bucket.ShardCount
 	}
 	highest := 1
 	for _, b := range table.Buckets(siblings) {
-		highest = max(highest, b.Count)
+		highest = max(highest, b.ShardCount)
 	}
 	return highest
 }
@@ -192,7 +192,7 @@ func (s *Survey) shard(index int, sibling table.Sibling) Shard {
 	}
 	b := &sibling.Bucket.Bucket
 	shard := Shard{
-		Index: index, Presence: There, Count: b.Count, Refilled: b.Refilled, Valid: b.Valid, Disabled: b.Disabled,
+		Index: index, Presence: There, Count: b.ShardCount, Refilled: b.RefilledAt, Valid: b.ValidUntil, Disabled: b.Disabled,
 	}
 	if err := b.Readable(s.Now); err != nil {
 		s.fault(shardName(index), err)
@@ -219,18 +219,18 @@ func stand(b *quota.Bucket, limit *quota.Limit, now int64) Limit {
 		params = limit.Base
 	}
 	l := Limit{
-		Name: limit.Name, Balance: limit.Balance, Ceiling: limit.Ceiling(b.Count, params.Capacity), TopUp: limit.TopUp,
+		Name: limit.Name, Balance: limit.Balance, Ceiling: limit.Ceiling(b.ShardCount, params.Capacity), TopUp: limit.TopUp,
 		Quota: limit.IsQuota(), Current: true,
 	}
 	if limit.Soft > now {
 		l.Soft = limit.Soft
 	}
 	if l.Quota {
-		l.Current = limit.Current(b.Refilled, now)
-		l.Grant, l.Legacy = limit.GrantCount(b.Count, params.Capacity), limit.Grant == nil
+		l.Current = limit.Current(b.RefilledAt, now)
+		l.Grant, l.Legacy = limit.GrantCount(b.ShardCount, params.Capacity), limit.Grant == nil
 	}
 	if limit.Kind() == quota.Session {
-		l.Window = window(limit.Window, b.Refilled, l.Current, now)
+		l.Window = window(limit.Window, b.RefilledAt, l.Current, now)
 	}
 	return l
 }
@@ -280,7 +280,7 @@ func terms(name string, buckets []*quota.Bucket, now int64) Terms {
 		Schedule: schedule(limit.Schedule), Resets: zoned(strings.Join(limit.Resets.Crons(), "; "), limit.Resets.Zone()), Length: limit.Window.Length,
 	}
 	if limit.Division != quota.Divided {
-		t.Division, t.Ignored = limit.Division.String(), limit.Misdivided()
+		t.Division, t.Ignored = limit.Division.String(), limit.InvalidDivision()
 	}
 	params, err := limit.Effective(now)
 	if err = cmp.Or(b.Broken, err); err != nil {
@@ -322,7 +322,7 @@ func zoned(crons, zone string) string {
 // next is the first boundary of one limit after now, nil where time changes
 // nothing about it.
 func next(limit *quota.Limit, now int64) *int64 {
-	alone := &quota.Bucket{Count: 1, Limits: []quota.Limit{*limit}}
+	alone := &quota.Bucket{ShardCount: 1, Limits: []quota.Limit{*limit}}
 	if boundary, ok := alone.NextBoundary(now); ok && boundary > now {
 		return &boundary
 	}

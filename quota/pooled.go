@@ -13,7 +13,7 @@ type Piece struct {
 	Use    *Use
 }
 
-// PlanGather decides what the shards of a group give to a use of which the first
+// PlanPooledUse decides what the shards of a group give to a use of which the first
 // of them alone is short. What it is short of and Gathers is taken off as few as it
 // can be, off those that have most; everything else off the first alone. It is one
 // use only where all pieces are written at once.
@@ -26,7 +26,7 @@ type Piece struct {
 // those that would open a session window: two windows of one use would part the
 // shards. shards are distinct and at one count; amounts are from 0 to MaxAmount.
 // The error is one of PlanUse.
-func PlanGather(shards []*Bucket, demand Demand, now int64) ([]Piece, []Shortage, error) {
+func PlanPooledUse(shards []*Bucket, demand Demand, now int64) ([]Piece, []Shortage, error) {
 	if err := shards[0].takes(demand); err != nil {
 		return nil, nil, err
 	}
@@ -78,7 +78,7 @@ func divide(shards []prepared, demand Demand, now int64) (pieces []Piece, enough
 	}
 	for name, amount := range demand {
 		has, _ := shards[0].balance(name)
-		if l := shards[0].Limit(name); !l.Gathers() || now < l.Soft || has >= amount {
+		if l := shards[0].Limit(name); !l.IsPooled() || now < l.Soft || has >= amount {
 			pieces[0].Demand[name] = amount
 		}
 	}
@@ -150,8 +150,8 @@ func plan(pieces []Piece, now int64) (enough bool, err error) {
 		if err != nil || use == nil {
 			return false, err
 		}
-		for j := range use.Takes {
-			if take := &use.Takes[j]; take.Limit == WriteMeter && len(pieces) > 1 {
+		for j := range use.Charges {
+			if take := &use.Charges[j]; take.Limit == WriteMeter && len(pieces) > 1 {
 				take.Consumed, take.Debit = 2*WriteCost, 2*WriteCost
 			}
 		}
@@ -168,7 +168,7 @@ func shortages(shards []prepared, demand Demand, now int64) ([]Shortage, error) 
 		return nil, err
 	}
 	for i := range have {
-		if s := &have[i]; s.Short() && first.Limit(s.Limit).Gathers() {
+		if s := &have[i]; s.Short() && first.Limit(s.Limit).IsPooled() {
 			s.together(shards, now)
 		}
 	}
@@ -188,7 +188,7 @@ func (s *Shortage) together(shards []prepared, now int64) {
 		}
 	}
 	first := shards[0]
-	s.Available, s.Ceiling = total(shards, s.Limit), Share(s.Capacity, first.Count)*int64(first.Count)
+	s.Available, s.Ceiling = total(shards, s.Limit), Share(s.Capacity, first.ShardCount)*int64(first.ShardCount)
 	if s.At, s.Never = now, false; !s.Short() {
 		return
 	}
@@ -198,7 +198,7 @@ func (s *Shortage) together(shards []prepared, now int64) {
 	switch at, ok := admitTogether(limits, s.Requested, now); {
 	case ok:
 		s.At = at
-	case len(limits) < first.Count:
+	case len(limits) < first.ShardCount:
 		s.At = now + lookAgain
 	default:
 		s.Never = true
@@ -249,7 +249,7 @@ func Opening(shards []*Bucket, now int64) []*Bucket {
 // amount of a limit together.
 func (b *Bucket) Together(limit string, amount int64) bool {
 	l := b.Limit(limit)
-	return l != nil && amount <= Share(l.Schedule.most(l.Base), b.Count)*int64(b.Count)
+	return l != nil && amount <= Share(l.Schedule.most(l.Base), b.ShardCount)*int64(b.ShardCount)
 }
 
 // admitTogether is Bucket.admits for all shards of a group, which have one

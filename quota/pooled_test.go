@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func gathered(l *Limit) { l.Division = Gathered }
+func gathered(l *Limit) { l.Division = Pooled }
 
 // showPieces renders what each shard gives.
 func showPieces(pieces []Piece) string {
@@ -91,7 +91,7 @@ func TestPlanGather(t *testing.T) {
 			Demand{"s": 900}, "s 5 of 900, at most 4000 of 4000, at +7199900"},
 		{"bypassed by the first alone", []*Bucket{bypassed(calls(300)[0], now+1), calls(0, 900)[1]}, Demand{"q": 901}, "0 1, 1 900"},
 	} {
-		pieces, have, err := PlanGather(c.shards, c.demand, now)
+		pieces, have, err := PlanPooledUse(c.shards, c.demand, now)
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
@@ -103,7 +103,7 @@ func TestPlanGather(t *testing.T) {
 			t.Errorf("%s: got\n%s, want\n%s", c.name, got, c.want)
 		}
 	}
-	if _, _, err := PlanGather(calls(1, 2), Demand{"nope": 1}, now); fmt.Sprint(err) != "no such limit on the bucket: nope" {
+	if _, _, err := PlanPooledUse(calls(1, 2), Demand{"nope": 1}, now); fmt.Sprint(err) != "no such limit on the bucket: nope" {
 		t.Errorf("a limit that is not there: %v", err)
 	}
 }
@@ -133,7 +133,7 @@ func TestGatheringIsMetered(t *testing.T) {
 		shardOf(1, 2, now, with(calendar("q", 5, 4000, 2), gathered), meter(1000_000)),
 	}
 	for amount, want := range map[int64]string{8: "2000", 5: "1000"} {
-		pieces, _, err := PlanGather(shards, Demand{"q": amount}, now)
+		pieces, _, err := PlanPooledUse(shards, Demand{"q": amount}, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,13 +152,13 @@ func gatheredGroup(r *rand.Rand) (shards []*Bucket, now int64) {
 	for b.Limits[0].Kind() == Session {
 		b, now = scheduledBucket(r)
 	}
-	b.Count = 1 << (1 + r.IntN(2))
+	b.ShardCount = 1 << (1 + r.IntN(2))
 	b.Limits = b.Limits[:1]
-	b.Limits[0].Division = Gathered
-	for shard := range b.Count {
+	b.Limits[0].Division = Pooled
+	for shard := range b.ShardCount {
 		other := copyOf(b)
-		other.Shard, other.Refilled = shard, b.Refilled+r.Int64N(3)
-		other.Limits[0].Balance = r.Int64N(Share(b.Limits[0].Base.Capacity, b.Count) + 1)
+		other.Shard, other.RefilledAt = shard, b.RefilledAt+r.Int64N(3)
+		other.Limits[0].Balance = r.Int64N(Share(b.Limits[0].Base.Capacity, b.ShardCount) + 1)
 		shards = append(shards, other)
 	}
 	return shards, now
@@ -172,12 +172,12 @@ func TestGatheringIsHonest(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 12))
 		shards, now := gatheredGroup(r)
 		l := &shards[0].Limits[0]
-		amount := 1 + r.Int64N(Share(l.Base.Capacity, shards[0].Count)*int64(len(shards))+2)
+		amount := 1 + r.Int64N(Share(l.Base.Capacity, shards[0].ShardCount)*int64(len(shards))+2)
 		if r.IntN(5) == 0 {
-			amount += Share(l.Base.Capacity, shards[0].Count) * int64(shards[0].Count)
+			amount += Share(l.Base.Capacity, shards[0].ShardCount) * int64(shards[0].ShardCount)
 		}
 		gives := func(at int64) bool {
-			pieces, have, err := PlanGather(shards, Demand{l.Name: amount}, at)
+			pieces, have, err := PlanPooledUse(shards, Demand{l.Name: amount}, at)
 			if err != nil || (pieces == nil) == (have == nil) {
 				t.Fatalf("seed %d: %v, %v, %v", seed, pieces, have, err)
 			}
@@ -188,7 +188,7 @@ func TestGatheringIsHonest(t *testing.T) {
 			given++
 			continue
 		}
-		_, have, _ := PlanGather(shards, Demand{l.Name: amount}, now)
+		_, have, _ := PlanPooledUse(shards, Demand{l.Name: amount}, now)
 		if s := have[0]; s.At-now > 10*day {
 			open++ // the search stops after so many turns
 		} else if s.Never {

@@ -18,7 +18,7 @@ func (r *run) bucketTasks() (passes, doubles []task) {
 			r.report.reject(last.index, last.Record, fmt.Errorf("bucket left alone, usage counted: %w", err))
 			continue
 		}
-		passes = append(passes, task{StepPass, b.first, topUp{b}})
+		passes = append(passes, task{StepPass, b.first, refreshTask{b}})
 		if b.pressed() {
 			doubles = append(doubles, task{StepDouble, b.first, double{b}})
 		}
@@ -26,8 +26,8 @@ func (r *run) bucketTasks() (passes, doubles []task) {
 	return passes, doubles
 }
 
-// topUp looks after one bucket.
-type topUp struct{ *bucket }
+// refreshTask looks after one bucket.
+type refreshTask struct{ *bucket }
 
 // do writes the pass that the bucket's last image calls for. Where the item has
 // moved on since, the refusal says what it is now, and it is judged once more as
@@ -37,7 +37,7 @@ type topUp struct{ *bucket }
 // since is most likely of the old period, and is not to be charged to the new
 // one. The second time it is an addition, so that it cannot lose to spending
 // for ever.
-func (b topUp) do(ctx context.Context, r *run) error {
+func (b refreshTask) do(ctx context.Context, r *run) error {
 	last := b.last()
 	now, demand := r.clock(last.Time), b.demand()
 	seen, current := &last.New.Bucket, (*table.Bucket)(nil)
@@ -48,7 +48,7 @@ func (b topUp) do(ctx context.Context, r *run) error {
 		}
 		pass.Exact = attempt == 0 && pass.Restores()
 		if current == nil {
-			if current, err = last.New.Whole(); err != nil {
+			if current, err = last.New.DecodeFull(); err != nil {
 				return err
 			}
 		}
@@ -61,7 +61,7 @@ func (b topUp) do(ctx context.Context, r *run) error {
 			return nil
 		}
 		r.report.lost()
-		if current = result.Current; current == nil || current.Refilled >= pass.Refilled {
+		if current = result.Current; current == nil || current.RefilledAt >= pass.RefilledAt {
 			return nil // gone, or passed as late as this one by someone whose own record is to come
 		}
 		seen = &current.Bucket
@@ -76,8 +76,8 @@ type double struct{ *bucket }
 // someone else has.
 func (b double) do(ctx context.Context, r *run) error {
 	last := b.last()
-	from := last.New.Count
-	if err := freeze(ctx, r, b.key, quota.Freezes(&last.New.Bucket, r.clock(last.Time))); err != nil {
+	from := last.New.ShardCount
+	if err := freeze(ctx, r, b.key, quota.FrozenGrants(&last.New.Bucket, r.clock(last.Time))); err != nil {
 		return err
 	}
 	result, err := r.Store.Double(ctx, b.key.Group, from)

@@ -1,14 +1,14 @@
 package quota
 
-// Correction is what settling a use does to one limit of its shard.
-type Correction struct {
+// Adjustment is what settling a use does to one limit of its shard.
+type Adjustment struct {
 	Limit    string
 	Consumed int64  // added to the total consumed, millitokens; negative where something is given back
 	Balance  int64  // added to the balance, millitokens
 	Max      *int64 // the balance must not be above this when it is written; nil asks nothing
 }
 
-// Settle plans what a use does to its bucket that turned out to have used more
+// Reconcile plans what a use does to its bucket that turned out to have used more
 // or, where an amount is negative, less than it took. b is the bucket as it is,
 // taken as it was left by the use.
 //
@@ -19,12 +19,12 @@ type Correction struct {
 // bypassed, which takes nothing off, or where the ceiling cannot be known. The
 // write meter is charged. Limits that the bucket no longer has are left out.
 // Amounts are at most MaxAmount, on either side of zero.
-func Settle(b, taken *Bucket, used Demand, now int64) []Correction {
-	var corrections []Correction
+func Reconcile(b, taken *Bucket, used Demand, now int64) []Adjustment {
+	var corrections []Adjustment
 	for i := range b.Limits {
 		l := &b.Limits[i]
 		amount := used[l.Name]
-		c := Correction{Limit: l.Name, Consumed: amount, Balance: -amount}
+		c := Adjustment{Limit: l.Name, Consumed: amount, Balance: -amount}
 		switch {
 		case l.Name == WriteMeter:
 			c.Consumed, c.Balance = WriteCost, -WriteCost
@@ -42,10 +42,10 @@ func Settle(b, taken *Bucket, used Demand, now int64) []Correction {
 // then not be above.
 func (b *Bucket) lift(l *Limit, taken *Bucket, amount, now int64) (lifted int64, most *int64) {
 	params, err := l.Effective(now)
-	if err != nil || b.Broken != nil || taken.Bypass > taken.Refilled || !l.samePeriod(b, taken) {
+	if err != nil || b.Broken != nil || taken.Bypass > taken.RefilledAt || !l.samePeriod(b, taken) {
 		return 0, nil
 	}
-	ceiling := l.Ceiling(b.Count, params.Capacity)
+	ceiling := l.Ceiling(b.ShardCount, params.Capacity)
 	if lifted = min(amount, ceiling-l.Balance); lifted <= 0 {
 		return 0, nil
 	}
@@ -63,7 +63,7 @@ func (l *Limit) samePeriod(b, taken *Bucket) bool {
 	}
 	switch l.Kind() {
 	case Calendar:
-		return !l.resetDue(taken.Refilled, b.Refilled) && !was.resetDue(taken.Refilled, b.Refilled)
+		return !l.resetDue(taken.RefilledAt, b.RefilledAt) && !was.resetDue(taken.RefilledAt, b.RefilledAt)
 	case Session:
 		return same(was.Window.Start, l.Window.Start) && same(was.Window.Applied, l.Window.Applied)
 	}

@@ -9,7 +9,7 @@ import (
 
 // showCorrections renders corrections: of each limit what comes to its total
 // consumed and to its balance, and what that must not be above.
-func showCorrections(corrections []Correction) string {
+func showCorrections(corrections []Adjustment) string {
 	var parts []string
 	for _, c := range corrections {
 		text := fmt.Sprintf("%s %+d %+d", c.Limit, c.Consumed, c.Balance)
@@ -32,7 +32,7 @@ func TestSettle(t *testing.T) {
 		}
 		return b
 	}
-	at := func(refilled int64) func(*Bucket) { return func(b *Bucket) { b.Refilled = refilled } }
+	at := func(refilled int64) func(*Bucket) { return func(b *Bucket) { b.RefilledAt = refilled } }
 	window := func(start, applied int64) func(*Limit) {
 		return func(l *Limit) { l.Window.Start, l.Window.Applied = &start, &applied }
 	}
@@ -87,8 +87,8 @@ func TestSettle(t *testing.T) {
 		{"bypassed", on(drips), bypassed(was(drips), day+hour), back, "q -100 +0"},
 		{"bypassed until the pass", on(drips), bypassed(was(drips), day+hour/4), back, "q -100 +100 <=400"},
 		{"bypassed since", bypassed(on(drips), day+hour), was(drips), back, "q -100 +100 <=400"},
-		{"an unreadable schedule", &Bucket{Count: 1, Limits: []Limit{drips}, Broken: ErrSchedule}, was(drips), back, "q -100 +0"},
-		{"more, of an unreadable schedule", &Bucket{Count: 1, Limits: []Limit{drips}, Broken: ErrSchedule}, was(drips), Demand{"q": 5}, "q +5 -5"},
+		{"an unreadable schedule", &Bucket{ShardCount: 1, Limits: []Limit{drips}, Broken: ErrSchedule}, was(drips), back, "q -100 +0"},
+		{"more, of an unreadable schedule", &Bucket{ShardCount: 1, Limits: []Limit{drips}, Broken: ErrSchedule}, was(drips), Demand{"q": 5}, "q +5 -5"},
 		{"a schedule that cannot be evaluated", shardOf(0, 1, day, with(dripping("q", 0, MaxAmount), func(l *Limit) { l.Schedule = tooLarge })), was(drips), back, "q -100 +0"},
 
 		{"several", shardOf(0, 2, day+hour/2, calendar("calls", 7, 1000, 2), drips, windowed, meter(5)),
@@ -97,7 +97,7 @@ func TestSettle(t *testing.T) {
 		{"the largest", on(dripping("q", -MaxAmount, MaxAmount)), was(drips), Demand{"q": -MaxAmount}, "q -2305843009213693952 +2305843009213693952 <=-1152921504606846976"},
 		{"the largest, of the largest", on(with(calendar("q", -MaxAmount, MaxAmount, 1), func(l *Limit) { l.TopUp = MaxAmount })), was(quota), Demand{"q": -MaxAmount}, "q -2305843009213693952 +2305843009213693952 <=2305843009213693952"},
 	} {
-		if got := showCorrections(Settle(c.b, c.taken, c.used, day+hour/2)); got != c.want {
+		if got := showCorrections(Reconcile(c.b, c.taken, c.used, day+hour/2)); got != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
 		}
 	}
@@ -126,10 +126,10 @@ func TestSettleLiftsWithinItsPeriod(t *testing.T) {
 		for _, l := range b.Limits {
 			used[l.Name] = r.Int64N(40_000) - 30_000
 		}
-		for _, c := range Settle(b, taken, used, now) {
+		for _, c := range Reconcile(b, taken, used, now) {
 			l := b.Limit(c.Limit)
 			params, _ := l.Effective(now)
-			ceiling := l.Ceiling(b.Count, params.Capacity)
+			ceiling := l.Ceiling(b.ShardCount, params.Capacity)
 			switch {
 			case c.Consumed != used[c.Limit]:
 				t.Fatalf("seed %d: %s: %d consumed", seed, c.Limit, c.Consumed)

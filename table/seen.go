@@ -18,37 +18,37 @@ const (
 	runsPrefix = "runs#" // the other ends of all runs
 )
 
-// MarkAttr is the attribute of a usage item that holds the last record of a
+// PositionAttr is the attribute of a usage item that holds the last record of a
 // shard that is counted.
-func MarkAttr(shard int) string { return markPrefix + strconv.Itoa(shard) }
+func PositionAttr(shard int) string { return markPrefix + strconv.Itoa(shard) }
 
-// RunsAttr is the attribute of a usage item that holds where the runs of a
+// RangesAttr is the attribute of a usage item that holds where the runs of a
 // shard's counted records begin and end, but for the end of the last.
-func RunsAttr(shard int) string { return runsPrefix + strconv.Itoa(shard) }
+func RangesAttr(shard int) string { return runsPrefix + strconv.Itoa(shard) }
 
-// Edge is one end of a run of counted records.
-type Edge struct {
-	Mark  string // of the record (events.Mark); "" is before any
-	Total string // Totals on the outer side of the record; "" where that is not known
+// Bound is one end of a run of counted records.
+type Bound struct {
+	Position string // of the record (events.Mark); "" is before any
+	Total    string // Totals on the outer side of the record; "" where that is not known
 }
 
-// Run is a stretch of one shard's records that are all counted, from the first
+// Range is a stretch of one shard's records that are all counted, from the first
 // to the last, with what the bucket had consumed before the one and after the
 // other.
-type Run struct{ First, Last Edge }
+type Range struct{ First, Last Bound }
 
-// Counted is which of a shard's records are counted in a usage item: sorted
+// SeenRecords is which of a shard's records are counted in a usage item: sorted
 // runs. Between two runs is a gap, in which records may be missing. Records
 // before the first run are not counted, nor are those after the last.
-type Counted []Run
+type SeenRecords []Range
 
-// MaxRuns bounds the runs that are kept of a shard. Beyond it the oldest gap is
+// MaxRanges bounds the runs that are kept of a shard. Beyond it the oldest gap is
 // given up: what is in there will not be counted any more.
-const MaxRuns = 32
+const MaxRanges = 32
 
 // Has reports whether the record of that mark is counted.
-func (c Counted) Has(mark string) bool {
-	return slices.ContainsFunc(c, func(r Run) bool { return r.First.Mark <= mark && mark <= r.Last.Mark })
+func (c SeenRecords) Has(mark string) bool {
+	return slices.ContainsFunc(c, func(r Range) bool { return r.First.Position <= mark && mark <= r.Last.Position })
 }
 
 // With returns what is counted when records are counted too, each a run of its
@@ -56,9 +56,9 @@ func (c Counted) Has(mark string) bool {
 // totals, becomes part of it: nothing was consumed between them. So, unless
 // totals recur or there are too many runs, the runs follow from which records
 // are counted, and not from the order in which they were or how many at once.
-func (c Counted) With(records ...Run) Counted {
+func (c SeenRecords) With(records ...Range) SeenRecords {
 	all := append(slices.Clone(c), records...)
-	slices.SortFunc(all, func(a, b Run) int { return strings.Compare(a.First.Mark, b.First.Mark) })
+	slices.SortFunc(all, func(a, b Range) int { return strings.Compare(a.First.Position, b.First.Position) })
 	next := all[:0] // never ahead of what is still to be read
 	for _, run := range all {
 		if last := len(next) - 1; last >= 0 && next[last].Last.meets(run.First) {
@@ -67,7 +67,7 @@ func (c Counted) With(records ...Run) Counted {
 		}
 		next = append(next, run)
 	}
-	if spare := len(next) - MaxRuns; spare > 0 {
+	if spare := len(next) - MaxRanges; spare > 0 {
 		next[spare].First = next[0].First
 		next = next[spare:]
 	}
@@ -75,11 +75,11 @@ func (c Counted) With(records ...Run) Counted {
 }
 
 // meets reports whether nothing was consumed between two edges.
-func (e Edge) meets(other Edge) bool { return e.Total != "" && e.Total == other.Total }
+func (e Bound) meets(other Bound) bool { return e.Total != "" && e.Total == other.Total }
 
 // Texts are the values of the mark and of the runs attribute; an empty one is
 // an absent attribute.
-func (c Counted) Texts() (mark, runs string) {
+func (c SeenRecords) Texts() (mark, runs string) {
 	if len(c) == 0 {
 		return "", ""
 	}
@@ -91,17 +91,17 @@ func (c Counted) Texts() (mark, runs string) {
 	return edges[last], strings.Join(edges[:last], ",")
 }
 
-func (e Edge) text() string {
+func (e Bound) text() string {
 	if e.Total == "" {
-		return e.Mark
+		return e.Position
 	}
-	return e.Mark + " " + e.Total
+	return e.Position + " " + e.Total
 }
 
 // parseCounted is the inverse of Texts. Without runs all up to the mark is
 // counted, so that nothing can be counted twice.
-func parseCounted(mark, runs string) (c Counted, ok bool) {
-	if strings.Count(runs, ",") >= 2*MaxRuns {
+func parseCounted(mark, runs string) (c SeenRecords, ok bool) {
+	if strings.Count(runs, ",") >= 2*MaxRanges {
 		return nil, false // more than With keeps
 	}
 	edges := strings.Split(runs+","+mark, ",")
@@ -109,33 +109,33 @@ func parseCounted(mark, runs string) (c Counted, ok bool) {
 		return nil, false
 	}
 	for i := 0; i < len(edges); i += 2 {
-		c = append(c, Run{parseEdge(edges[i]), parseEdge(edges[i+1])})
+		c = append(c, Range{parseEdge(edges[i]), parseEdge(edges[i+1])})
 	}
 	gotMark, gotRuns := c.Texts()
 	return c, c.sorted() && gotMark == mark && gotRuns == runs
 }
 
-func parseEdge(text string) Edge {
+func parseEdge(text string) Bound {
 	mark, total, _ := strings.Cut(text, " ")
-	return Edge{mark, total}
+	return Bound{mark, total}
 }
 
-func (c Counted) sorted() bool {
+func (c SeenRecords) sorted() bool {
 	for i, run := range c {
-		if run.Last.Mark == "" || run.First.Mark > run.Last.Mark || i > 0 && run.First.Mark <= c[i-1].Last.Mark {
+		if run.Last.Position == "" || run.First.Position > run.Last.Position || i > 0 && run.First.Position <= c[i-1].Last.Position {
 			return false
 		}
 	}
 	return true
 }
 
-// Counted returns which records a usage item has counted, by shard. The error
+// SeenRecords returns which records a usage item has counted, by shard. The error
 // wraps ErrItem where that cannot be told.
-func (item Item) Counted() (map[int]Counted, error) {
-	counted := map[int]Counted{}
+func (item Item) SeenRecords() (map[int]SeenRecords, error) {
+	counted := map[int]SeenRecords{}
 	for _, shard := range item.sources() {
-		mark, runs := item.Text(MarkAttr(shard)), item.Text(RunsAttr(shard))
-		broken := runs == "" && item[RunsAttr(shard)] != nil
+		mark, runs := item.Text(PositionAttr(shard)), item.Text(RangesAttr(shard))
+		broken := runs == "" && item[RangesAttr(shard)] != nil
 		c, ok := parseCounted(mark, runs)
 		if !ok || broken {
 			return nil, fmt.Errorf("%w: which records of shard %d are counted cannot be read", ErrItem, shard)
@@ -158,12 +158,12 @@ func (item Item) sources() []int {
 	return shards
 }
 
-// Marks returns the mark of the last record that a usage item has counted of
+// LastPositions returns the mark of the last record that a usage item has counted of
 // each shard.
-func (item Item) Marks() map[int]string {
+func (item Item) LastPositions() map[int]string {
 	marks := map[int]string{}
 	for _, shard := range item.sources() {
-		marks[shard] = parseEdge(item.Text(MarkAttr(shard))).Mark
+		marks[shard] = parseEdge(item.Text(PositionAttr(shard))).Position
 	}
 	return marks
 }

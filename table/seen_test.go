@@ -15,30 +15,30 @@ import (
 )
 
 // record is the record of a mark that took its bucket from one total to another.
-func record(mark, before, after int) table.Run {
-	edge := func(total int) table.Edge {
-		return table.Edge{Mark: fmt.Sprintf("%03d", mark), Total: fmt.Sprint("t", total)}
+func record(mark, before, after int) table.Range {
+	edge := func(total int) table.Bound {
+		return table.Bound{Position: fmt.Sprintf("%03d", mark), Total: fmt.Sprint("t", total)}
 	}
-	return table.Run{First: edge(before), Last: edge(after)}
+	return table.Range{First: edge(before), Last: edge(after)}
 }
 
 // one is a record of a bucket that takes one token a write: the total is the mark.
-func one(mark int) table.Run { return record(mark, mark-1, mark) }
+func one(mark int) table.Range { return record(mark, mark-1, mark) }
 
 // marked is a record of which no totals are known.
-func marked(mark string) table.Run {
-	return table.Run{First: table.Edge{Mark: mark}, Last: table.Edge{Mark: mark}}
+func marked(mark string) table.Range {
+	return table.Range{First: table.Bound{Position: mark}, Last: table.Bound{Position: mark}}
 }
 
-func ones(marks ...int) []table.Run {
-	var records []table.Run
+func ones(marks ...int) []table.Range {
+	var records []table.Range
 	for _, mark := range marks {
 		records = append(records, one(mark))
 	}
 	return records
 }
 
-func texts(c table.Counted) string {
+func texts(c table.SeenRecords) string {
 	mark, runs := c.Texts()
 	return runs + " | " + mark
 }
@@ -47,10 +47,10 @@ func texts(c table.Counted) string {
 // so that those before them go on where those after them do. What is counted
 // must be readable then, whichever of them come first.
 func TestCountedWithARefundInAGap(t *testing.T) {
-	around := []table.Run{record(1, 0, 1), record(6, 2, 3)}
-	gap := []table.Run{record(2, 1, 2), record(3, 2, 9), record(4, 9, 2)} // spent and all given back
-	for _, records := range [][]table.Run{gap, {gap[1], gap[2], gap[0]}, {gap[2], gap[0], gap[1]}} {
-		counted := table.Counted(nil).With(around...).With(records...)
+	around := []table.Range{record(1, 0, 1), record(6, 2, 3)}
+	gap := []table.Range{record(2, 1, 2), record(3, 2, 9), record(4, 9, 2)} // spent and all given back
+	for _, records := range [][]table.Range{gap, {gap[1], gap[2], gap[0]}, {gap[2], gap[0], gap[1]}} {
+		counted := table.SeenRecords(nil).With(around...).With(records...)
 		if got, want := texts(counted), "001 t0 | 006 t3"; got != want {
 			t.Errorf("%s, not %s", got, want)
 		}
@@ -60,7 +60,7 @@ func TestCountedWithARefundInAGap(t *testing.T) {
 func TestCountedWith(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		records []table.Run
+		records []table.Range
 		want    string
 	}{
 		{"nothing", nil, " | "},
@@ -74,16 +74,16 @@ func TestCountedWith(t *testing.T) {
 		{"and the first", ones(1, 5, 3, 2), "001 t0,003 t3,005 t4 | 005 t5"},
 		{"and the last", ones(1, 5, 3, 2, 4), "001 t0 | 005 t5"},
 		{"before all", ones(5, 2), "002 t1,002 t2,005 t4 | 005 t5"},
-		{"records between that consumed nothing", []table.Run{record(5, 0, 1), record(9, 1, 2)}, "005 t0 | 009 t2"},
-		{"a total that came back", []table.Run{record(5, 3, 4), record(9, 4, 3), record(12, 3, 4)}, "005 t3 | 012 t4"},
-		{"totals that are not known", []table.Run{marked("005"), marked("006")}, "005,005,006 | 006"},
-		{"a total from elsewhere", []table.Run{record(5, 3, 4), record(9, 7, 8)}, "005 t3,005 t4,009 t7 | 009 t8"},
+		{"records between that consumed nothing", []table.Range{record(5, 0, 1), record(9, 1, 2)}, "005 t0 | 009 t2"},
+		{"a total that came back", []table.Range{record(5, 3, 4), record(9, 4, 3), record(12, 3, 4)}, "005 t3 | 012 t4"},
+		{"totals that are not known", []table.Range{marked("005"), marked("006")}, "005,005,006 | 006"},
+		{"a total from elsewhere", []table.Range{record(5, 3, 4), record(9, 7, 8)}, "005 t3,005 t4,009 t7 | 009 t8"},
 	} {
-		got := table.Counted(nil).With(c.records...)
+		got := table.SeenRecords(nil).With(c.records...)
 		if texts(got) != c.want {
 			t.Errorf("%s: %s, not %s", c.name, texts(got), c.want)
 		}
-		var apart table.Counted
+		var apart table.SeenRecords
 		for _, r := range c.records {
 			apart = apart.With(r)
 		}
@@ -94,20 +94,20 @@ func TestCountedWith(t *testing.T) {
 }
 
 func TestCountedHas(t *testing.T) {
-	c := table.Counted(nil).With(ones(3, 4, 7, 9)...)
+	c := table.SeenRecords(nil).With(ones(3, 4, 7, 9)...)
 	for mark := range 12 {
 		want := slices.Contains([]int{3, 4, 7, 9}, mark)
 		if got := c.Has(fmt.Sprintf("%03d", mark)); got != want {
 			t.Errorf("%d: %t", mark, got)
 		}
 	}
-	if table.Counted(nil).Has("") || table.Counted(nil).Has("1") {
+	if table.SeenRecords(nil).Has("") || table.SeenRecords(nil).Has("1") {
 		t.Error("nothing has something")
 	}
 }
 
 func TestCountedWithLeavesItself(t *testing.T) {
-	c := table.Counted(nil).With(ones(3, 9)...)
+	c := table.SeenRecords(nil).With(ones(3, 9)...)
 	was := slices.Clone(c)
 	c.With(ones(4, 5, 6, 7, 8)...)
 	if !reflect.DeepEqual(c, was) {
@@ -120,7 +120,7 @@ func TestCountedInAnyOrder(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		marks := r.Perm(40)[:1+r.IntN(30)]
-		var c table.Counted
+		var c table.SeenRecords
 		for _, mark := range marks {
 			if c.Has(fmt.Sprintf("%03d", mark)) {
 				t.Fatalf("seed %d: %d was counted before it came", seed, mark)
@@ -128,7 +128,7 @@ func TestCountedInAnyOrder(t *testing.T) {
 			c = c.With(one(mark))
 		}
 		slices.Sort(marks)
-		if want := table.Counted(nil).With(ones(marks...)...); !reflect.DeepEqual(c, want) {
+		if want := table.SeenRecords(nil).With(ones(marks...)...); !reflect.DeepEqual(c, want) {
 			t.Fatalf("seed %d: %s, not %s", seed, texts(c), texts(want))
 		}
 	}
@@ -136,19 +136,19 @@ func TestCountedInAnyOrder(t *testing.T) {
 
 // Beyond the bound the oldest gap is given up: what is in it reads as counted.
 func TestCountedIsBounded(t *testing.T) {
-	var c table.Counted
-	for i := range table.MaxRuns {
+	var c table.SeenRecords
+	for i := range table.MaxRanges {
 		c = c.With(one(10 * (i + 1)))
 	}
-	if len(c) != table.MaxRuns || c.Has("015") {
+	if len(c) != table.MaxRanges || c.Has("015") {
 		t.Fatalf("%d runs; has 15: %t", len(c), c.Has("015"))
 	}
 	c = c.With(one(500))
-	if len(c) != table.MaxRuns || !c.Has("015") || c.Has("025") || c.Has("005") || !c.Has("500") {
+	if len(c) != table.MaxRanges || !c.Has("015") || c.Has("025") || c.Has("005") || !c.Has("500") {
 		t.Errorf("%s", texts(c))
 	}
 	// A stretch that is counted at once is one run in the end, and gives up no more.
-	if c = c.With(ones(1, 2, 3, 4, 5, 6, 7, 8, 9)...); len(c) != table.MaxRuns || c.Has("025") || !c.Has("001") {
+	if c = c.With(ones(1, 2, 3, 4, 5, 6, 7, 8, 9)...); len(c) != table.MaxRanges || c.Has("025") || !c.Has("001") {
 		t.Errorf("%s", texts(c))
 	}
 }
@@ -157,14 +157,14 @@ func TestCountedIsBounded(t *testing.T) {
 func TestCountedOfAnItem(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		want, item := map[int]table.Counted{}, table.Item{"rpm": table.N("1"), "mark": table.S("x"), "mark#x": table.S("y")}
+		want, item := map[int]table.SeenRecords{}, table.Item{"rpm": table.N("1"), "mark": table.S("x"), "mark#x": table.S("y")}
 		for range r.IntN(4) {
 			shard := r.IntN(32)
-			want[shard] = table.Counted(nil).With(ones(r.Perm(30)[:1+r.IntN(10)]...)...)
+			want[shard] = table.SeenRecords(nil).With(ones(r.Perm(30)[:1+r.IntN(10)]...)...)
 			mark, runs := want[shard].Texts()
-			item[table.MarkAttr(shard)], item[table.RunsAttr(shard)] = table.S(mark), table.S(runs)
+			item[table.PositionAttr(shard)], item[table.RangesAttr(shard)] = table.S(mark), table.S(runs)
 		}
-		got, err := item.Counted()
+		got, err := item.SeenRecords()
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("seed %d: %v, %v; want %v", seed, got, err, want)
 		}
@@ -175,8 +175,8 @@ func TestCountedOfAnItem(t *testing.T) {
 func TestCountedWithoutRuns(t *testing.T) {
 	for mark, total := range map[string]string{"007": "", "007 t7": "t7"} {
 		item := table.Item{"mark#0": table.S(mark)}
-		got, err := item.Counted()
-		want := table.Counted{{Last: table.Edge{Mark: "007", Total: total}}}
+		got, err := item.SeenRecords()
+		want := table.SeenRecords{{Last: table.Bound{Position: "007", Total: total}}}
 		if err != nil || !reflect.DeepEqual(got[0], want) || texts(got[0]) != " | "+mark {
 			t.Errorf("%q: %v, %v", mark, got, err)
 		}
@@ -196,7 +196,7 @@ func TestCountedThatCannotBeRead(t *testing.T) {
 		{"007 t7", "001 t1,005 t4,005 t4"}, {"007 t7", "005 "}, {"007 t7", ",,006 t5"}, {"001,007 t7", "005 t4"}, {"007 t7", "unreadable"},
 	} {
 		item := table.Item{"mark#0": table.S(x[0]), "runs#0": table.S(x[1])}
-		if got, err := item.Counted(); !errors.Is(err, table.ErrItem) || strings.Contains(err.Error(), "007") {
+		if got, err := item.SeenRecords(); !errors.Is(err, table.ErrItem) || strings.Contains(err.Error(), "007") {
 			t.Errorf("%q: %v, %v", x, got, err)
 		}
 	}
@@ -204,7 +204,7 @@ func TestCountedThatCannotBeRead(t *testing.T) {
 		"a number for a mark": {"mark#0": table.N("7")}, "a number for runs": {"mark#0": table.S("007 t7"), "runs#0": table.N("5")},
 		"empty runs": {"mark#0": table.S("007 t7"), "runs#0": table.S("")},
 	} {
-		if got, err := item.Counted(); !errors.Is(err, table.ErrItem) {
+		if got, err := item.SeenRecords(); !errors.Is(err, table.ErrItem) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
@@ -278,14 +278,14 @@ func TestTotalsBefore(t *testing.T) {
 // read.
 func TestSourceFollows(t *testing.T) {
 	for name, source := range map[string]table.Source{
-		"two runs": {Next: table.Counted(nil).With(ones(1, 3)...)}, "no total": {Next: table.Counted{marked("001")}},
-		"what is counted was read": {Found: table.Counted(nil).With(one(1)), Next: table.Counted(nil).With(ones(1, 2)...)}, "nothing": {},
+		"two runs": {Next: table.SeenRecords(nil).With(ones(1, 3)...)}, "no total": {Next: table.SeenRecords{marked("001")}},
+		"what is counted was read": {Found: table.SeenRecords(nil).With(one(1)), Next: table.SeenRecords(nil).With(ones(1, 2)...)}, "nothing": {},
 	} {
 		if first, ok := source.Follows(); ok {
 			t.Errorf("%s: follows %v", name, first)
 		}
 	}
-	source := table.Source{Next: table.Counted(nil).With(ones(4, 5)...)}
+	source := table.Source{Next: table.SeenRecords(nil).With(ones(4, 5)...)}
 	if first, ok := source.Follows(); !ok || first != one(4).First {
 		t.Errorf("one run: %v, %t", first, ok)
 	}

@@ -24,7 +24,7 @@ func (w *world) balances(shard int) string {
 	for i := range b.Limits {
 		text += fmt.Sprintf("%s %d, ", b.Limits[i].Name, b.Limits[i].Balance)
 	}
-	return text + fmt.Sprintf("rf %+d", b.Refilled-noon)
+	return text + fmt.Sprintf("rf %+d", b.RefilledAt-noon)
 }
 
 // Acceptance: a pass that tops one limit up credits every other its accrual.
@@ -60,7 +60,7 @@ func TestPassAfterTheLastOne(t *testing.T) {
 	w := newWorld(t)
 	start := bucketItem(acme.At(0), drips("rpm", 1000, 60_000))
 	short, item := w.spend(noon+1000, start, "rpm", 1000)
-	passed := build(item, attrs{"b_rpm_tk": 40_000, table.AttrRefilled: noon + 40_000})
+	passed := build(item, attrs{"b_rpm_tk": 40_000, table.AttrRefilledAt: noon + 40_000})
 	pass := w.write(noon+40_000, item, passed)
 	calm, item := w.spend(noon+40_000, passed, "rpm", 1000)
 	w.put(item)
@@ -124,15 +124,15 @@ func TestPassLost(t *testing.T) {
 		lost      int
 		sabotaged bool
 	}{
-		{"to a pass that left it short", build(start, attrs{"b_rpm_tk": 500, table.AttrRefilled: noon + 500}), "rpm 1000, wcu 1000000, rf +1000", 1, 1, false},
-		{"to a pass that did what was wanted", build(start, attrs{"b_rpm_tk": 30_000, table.AttrRefilled: noon + 500}),
+		{"to a pass that left it short", build(start, attrs{"b_rpm_tk": 500, table.AttrRefilledAt: noon + 500}), "rpm 1000, wcu 1000000, rf +1000", 1, 1, false},
+		{"to a pass that did what was wanted", build(start, attrs{"b_rpm_tk": 30_000, table.AttrRefilledAt: noon + 500}),
 			"rpm 30000, wcu 1000000, rf +500", 0, 1, false},
-		{"to one ahead of now", build(start, attrs{"b_rpm_tk": 500, table.AttrRefilled: noon + 5000}), "rpm 500, wcu 1000000, rf +5000", 0, 1, false},
+		{"to one ahead of now", build(start, attrs{"b_rpm_tk": 500, table.AttrRefilledAt: noon + 5000}), "rpm 500, wcu 1000000, rf +5000", 0, 1, false},
 		{"to a doubling", build(start, attrs{"b_rpm_tk": 0}, count(2)), "rpm 500, wcu 1000000, rf +1000", 1, 1, false},
-		{"to an operator, who changed the limit", build(start, attrs{"b_rpm_tk": 0, table.AttrValid: 0, "b_rpm_ra": 6000}),
+		{"to an operator, who changed the limit", build(start, attrs{"b_rpm_tk": 0, table.AttrValidUntil: 0, "b_rpm_ra": 6000}),
 			"rpm 100, wcu 1000000, rf +1000", 1, 1, false},
 		{"to a refund", build(start, attrs{"b_rpm_tk": 500}), "rpm 500, wcu 1000000, rf +0", 0, 1, true},
-		{"to an operator who disabled it", build(start, attrs{table.AttrDisabled: true, table.AttrRefilled: noon + 5}), "rpm 1000, wcu 1000000, rf +5", 0, 1, false},
+		{"to an operator who disabled it", build(start, attrs{table.AttrDisabled: true, table.AttrRefilledAt: noon + 5}), "rpm 1000, wcu 1000000, rf +5", 0, 1, false},
 	} {
 		w := newWorld(t)
 		d, _ := w.spend(noon+1000, start, "rpm", 1000)

@@ -8,9 +8,9 @@ import (
 	"github.com/shardquota/shardquota/quota"
 )
 
-// Term is one attribute that says what a bucket's limits are. A nil value
+// NamedValue is one attribute that says what a bucket's limits are. A nil value
 // stands for an absent attribute.
-type Term struct {
+type NamedValue struct {
 	Name  string
 	Value types.AttributeValue
 }
@@ -31,8 +31,8 @@ var (
 	}
 )
 
-// Reterms reports whether a change gives limits of the bucket other terms.
-func (b *Bucket) Reterms(change Amendment) bool {
+// ChangesConfig reports whether a change gives limits of the bucket other terms.
+func (b *Bucket) ChangesConfig(change Amendment) bool {
 	changes := func(name string) bool { return change.Set[name] != nil || slices.Contains(change.Remove, name) }
 	if slices.ContainsFunc(sharedTerms, changes) {
 		return true
@@ -42,14 +42,14 @@ func (b *Bucket) Reterms(change Amendment) bool {
 	})
 }
 
-// Terms are the attributes that an operator changes: whether the bucket is
+// ConfigAttrs are the attributes that an operator changes: whether the bucket is
 // disabled, its valid-until, its schedules, and each limit's parameters and
 // window, the most telling first, at most maxTerms of them. What was computed
 // from an image holds for the item as long as its terms are those of the image.
-func (b *Bucket) Terms() []Term {
-	var terms []Term
-	add := func(name string) { terms = append(terms, Term{name, b.Item[name]}) }
-	for _, name := range append([]string{AttrDisabled, AttrValid}, sharedTerms...) {
+func (b *Bucket) ConfigAttrs() []NamedValue {
+	var terms []NamedValue
+	add := func(name string) { terms = append(terms, NamedValue{name, b.Item[name]}) }
+	for _, name := range append([]string{AttrDisabled, AttrValidUntil}, sharedTerms...) {
 		add(name)
 	}
 	for _, field := range limitTerms {
@@ -60,14 +60,14 @@ func (b *Bucket) Terms() []Term {
 	return terms[:min(len(terms), maxTerms)]
 }
 
-// PassTerms are the terms that a pass of a Retermed bucket holds: as many of
+// PassConfigAttrs are the terms that a pass of a Retermed bucket holds: as many of
 // the most telling as there is room for.
-func (b *Bucket) PassTerms() []Term {
-	terms := b.Terms()
+func (b *Bucket) PassConfigAttrs() []NamedValue {
+	terms := b.ConfigAttrs()
 	return terms[:min(len(terms), maxPassTerms)]
 }
 
-// Retermed reports whether a pass has to hold the bucket's terms: its
+// ConfigChanged reports whether a pass has to hold the bucket's terms: its
 // valid-until was 0 already, so that a further change by an operator, which
 // sets it to 0, cannot be told by it.
-func Retermed(b *Bucket) bool { return b.Valid != nil && *b.Valid == 0 }
+func ConfigChanged(b *Bucket) bool { return b.ValidUntil != nil && *b.ValidUntil == 0 }
