@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/shardquota/shardquota/events"
-	"github.com/shardquota/shardquota/internal/mapping"
+	"github.com/shardquota/shardquota/events/delivery"
 )
 
 // notice is a batch that was given up, in the form in which Lambda stores it in
@@ -36,7 +36,7 @@ type batchInfo struct {
 
 // keepAside writes a batch of a stream to a file of a directory, and returns its
 // name. Kept twice it is the same file.
-func keepAside(dir, arn string, batch *mapping.Batch, now time.Time) (string, error) {
+func keepAside(dir, arn string, batch *delivery.Batch, now time.Time) (string, error) {
 	event := struct{ Records []json.RawMessage }{}
 	for _, record := range batch.Records {
 		line, err := events.EncodeRecord(record)

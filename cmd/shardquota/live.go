@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/shardquota/shardquota/events/stream"
-	"github.com/shardquota/shardquota/internal/mapping"
+	"github.com/shardquota/shardquota/events/delivery"
 )
 
 // clock is the time that a command goes by.
@@ -46,7 +46,7 @@ type place struct {
 	Table  string                      `json:"table"`
 	Stream string                      `json:"stream"`          // its ARN
 	Since  int64                       `json:"since,omitempty"` // what was written before is left out, epoch ms
-	Shards map[string]mapping.Position `json:"shards"`
+	Shards map[string]delivery.Checkpoint `json:"shards"`
 }
 
 // skew is how far this machine's clock may be ahead of the service's.
@@ -101,13 +101,13 @@ func (l *live) resume(saved place, latest string) error {
 	}
 	l.place = saved
 	if l.Shards == nil {
-		l.Shards = map[string]mapping.Position{}
+		l.Shards = map[string]delivery.Checkpoint{}
 	}
 	return l.open(l.Shards)
 }
 
-func (l *live) open(positions map[string]mapping.Position) (err error) {
-	l.tail, err = stream.Open(l.streams, l.Stream, stream.Start{Positions: positions, Since: l.Since}, l.noticed)
+func (l *live) open(positions map[string]delivery.Checkpoint) (err error) {
+	l.tail, err = stream.Open(l.streams, l.Stream, stream.Start{Checkpoints: positions, Since: l.Since}, l.noticed)
 	return err
 }
 
@@ -137,12 +137,12 @@ func (l *live) next(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.Stream, l.Shards = arn, map[string]mapping.Position{}
+	l.Stream, l.Shards = arn, map[string]delivery.Checkpoint{}
 	return l.open(l.Shards)
 }
 
 // at returns the place where a reading with these positions goes on.
-func (l *live) at(positions map[string]mapping.Position) place {
+func (l *live) at(positions map[string]delivery.Checkpoint) place {
 	l.Shards = positions
 	p := l.place
 	p.Shards = maps.Clone(positions)

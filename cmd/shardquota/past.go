@@ -9,7 +9,7 @@ import (
 	"github.com/shardquota/shardquota/cmd/shardquota/history"
 	"github.com/shardquota/shardquota/events"
 	"github.com/shardquota/shardquota/events/stream"
-	"github.com/shardquota/shardquota/internal/mapping"
+	"github.com/shardquota/shardquota/events/delivery"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -26,7 +26,7 @@ func readHistory(ctx context.Context, service connection, tableName string, grou
 		return err
 	}
 	var trouble []error
-	start := stream.Start{Positions: map[string]mapping.Position{}, Since: since.UnixMilli()}
+	start := stream.Start{Checkpoints: map[string]delivery.Checkpoint{}, Since: since.UnixMilli()}
 	tail, err := stream.Open(service.streams, arn, start, func(err error) { trouble = append(trouble, err) })
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func readHistory(ctx context.Context, service connection, tableName string, grou
 		if merge.Current() || tail.Over() {
 			return errors.Join(trouble...)
 		}
-		if err := until(ctx, tail.Due(merge)); err != nil {
+		if err := until(ctx, tail.NextStep(merge)); err != nil {
 			return stopped(ctx, err)
 		}
 	}

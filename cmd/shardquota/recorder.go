@@ -86,7 +86,7 @@ func (r *recorder) follow(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-r.clock.until(min(r.tail.Due(r.merge), r.partDue(), r.end)):
+		case <-r.clock.until(min(r.tail.NextStep(r.merge), r.partDue(), r.end)):
 		}
 	}
 	return ctx.Err()
@@ -147,7 +147,7 @@ func (r *recorder) line(record events.Record) ([]byte, error) {
 
 // commit brings what was taken so far to the disk.
 func (r *recorder) commit() error {
-	positions := r.merge.Positions()
+	positions := r.merge.Checkpoints()
 	if len(positions) == 0 && len(r.Shards) > 0 {
 		return nil // the stream could not be looked at: what is known of it stays
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/events"
-	"github.com/shardquota/shardquota/internal/mapping"
+	"github.com/shardquota/shardquota/events/delivery"
 	"github.com/shardquota/shardquota/table/dynamo"
 )
 
@@ -148,7 +148,7 @@ func (f *runFlags) runner(service connection, c clock, log *slog.Logger) (*runne
 		},
 		Table: f.table, Names: aggregator.NewPseudonyms(hashKey()), Log: log, Now: c.now,
 	}
-	r.config = mapping.Config{
+	r.config = delivery.Config{
 		BatchSize: f.batchSize, Window: f.window, Parallel: f.parallel, Bisect: f.bisect, Attempts: f.attempts, MaxAge: f.maxAge,
 		Backoff: time.Second, Filter: isBucketWrite,
 	}

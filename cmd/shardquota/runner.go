@@ -11,7 +11,7 @@ import (
 
 	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/events"
-	"github.com/shardquota/shardquota/internal/mapping"
+	"github.com/shardquota/shardquota/events/delivery"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -30,11 +30,11 @@ const (
 type runner struct {
 	live
 	function   aggregator.Function
-	config     mapping.Config
+	config     delivery.Config
 	aside      string // directory of batches that are given up; "" where none is
 	checkpoint string // "" for none
 
-	mapping *mapping.Mapping
+	mapping *delivery.Mapping
 	done    chan outcome // of batches under way
 	busy    int          // their number
 	saveAt  int64        // not to be saved before, epoch ms
@@ -44,8 +44,8 @@ type runner struct {
 
 // outcome is a batch that was delivered, and what became of it.
 type outcome struct {
-	batch  *mapping.Batch
-	answer mapping.Answer
+	batch  *delivery.Batch
+	answer delivery.Answer
 	done   int64 // records that need not come again
 }
 
@@ -53,7 +53,7 @@ type outcome struct {
 func (r *runner) run(ctx context.Context) error {
 	r.done = make(chan outcome)
 	for {
-		r.mapping, r.saveAt = mapping.New(r.config), 0
+		r.mapping, r.saveAt = delivery.New(r.config), 0
 		err := r.follow(ctx)
 		if !errors.Is(err, errOver) {
 			return err
@@ -91,7 +91,7 @@ func (r *runner) follow(ctx context.Context) error {
 
 // finished reports whether everything that was read is done with.
 func (r *runner) finished() bool {
-	for _, position := range r.mapping.Positions() {
+	for _, position := range r.mapping.Checkpoints() {
 		if !position.Ended {
 			return false
 		}
@@ -101,7 +101,7 @@ func (r *runner) finished() bool {
 
 // await waits until there is something to do.
 func (r *runner) await(ctx context.Context) {
-	at := r.tail.Due(r.mapping)
+	at := r.tail.NextStep(r.mapping)
 	if wake, ok := r.mapping.Wake(r.clock.ms()); ok && r.busy < batchesAtOnce {
 		at = min(at, wake)
 	}
@@ -148,7 +148,7 @@ func (r *runner) settle(o outcome) {
 // save writes the checkpoint where there is something new, now and then and at
 // the end.
 func (r *runner) save(last bool) error {
-	positions, now := r.mapping.Positions(), r.clock.ms()
+	positions, now := r.mapping.Checkpoints(), r.clock.ms()
 	if r.checkpoint == "" || now < r.saveAt && !last || maps.Equal(positions, r.Shards) {
 		return nil
 	}
@@ -164,7 +164,7 @@ func (r *runner) save(last bool) error {
 }
 
 // invoke delivers a batch to the aggregator.
-func (r *runner) invoke(ctx context.Context, batch *mapping.Batch) outcome {
+func (r *runner) invoke(ctx context.Context, batch *delivery.Batch) outcome {
 	report, timing := r.function.Process(ctx, batch.Records, r.clock.now())
 	o := outcome{batch: batch, answer: answerTo(report, batch.Records, r.config.Bisect), done: int64(len(batch.Records))}
 	if len(report.Failures) > 0 {
@@ -180,15 +180,15 @@ func (r *runner) invoke(ctx context.Context, batch *mapping.Batch) outcome {
 // answerTo is what a mapping is told of a batch: the lowest record that failed.
 // Where that is the first one and trying again does not help, halving finds
 // what fails and lets the rest pass it; the batch then counts as failed whole.
-func answerTo(report *aggregator.Report, records []events.Record, bisect bool) mapping.Answer {
+func answerTo(report *aggregator.Report, records []events.Record, bisect bool) delivery.Answer {
 	if len(report.Failures) == 0 {
-		return mapping.Answer{}
+		return delivery.Answer{}
 	}
 	lowest := report.Failures[0].Index
 	if lowest > 0 || !bisect || passing(report) {
-		return mapping.Answer{Failures: []string{records[lowest].Sequence}}
+		return delivery.Answer{Failures: []string{records[lowest].Sequence}}
 	}
-	return mapping.Answer{Failed: true}
+	return delivery.Answer{Failed: true}
 }
 
 // passing reports whether all that failed may pass.
@@ -202,12 +202,12 @@ func passing(report *aggregator.Report) bool {
 }
 
 // giveUp keeps a batch aside. Where that fails it is to be kept again.
-func (r *runner) giveUp(ctx context.Context, batch *mapping.Batch, arn string) outcome {
+func (r *runner) giveUp(ctx context.Context, batch *delivery.Batch, arn string) outcome {
 	name, err := keepAside(r.aside, arn, batch, r.clock.now())
 	attributes := []any{"shard", batch.Shard, "records", len(batch.Records), "condition", batch.GivenUp}
 	if err != nil {
 		r.function.Log.ErrorContext(ctx, "batch not kept aside", append(attributes, "reason", err.Error())...)
-		return outcome{batch: batch, answer: mapping.Answer{Failed: true}}
+		return outcome{batch: batch, answer: delivery.Answer{Failed: true}}
 	}
 	r.function.Log.ErrorContext(ctx, "batch kept aside", append(attributes, slog.String("file", name))...)
 	return outcome{batch: batch, done: int64(len(batch.Records))}
