@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/cfn"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/shardquota/shardquota/cmd/limits/resource"
 	"github.com/shardquota/shardquota/limiter"
@@ -121,8 +120,8 @@ func (h handler) remove(ctx context.Context, event cfn.Event, p resource.Propert
 	return err
 }
 
-// noTable is DynamoDB's name for a table that is not there.
-var noTable = new(types.ResourceNotFoundException).ErrorCode()
+// noTable is DynamoDB's error code for a table that does not exist.
+const noTable = "ResourceNotFoundException"
 
 // attempts is how often the limits are compared with a table in which others
 // change the same levels meanwhile.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/shardquota/shardquota/internal/dynoxide"
 	"github.com/shardquota/shardquota/events/delivery"
+	"github.com/shardquota/shardquota/internal/dynoxide"
 )
 
 // sequencesOf are the sequence numbers of a recording, in its order.

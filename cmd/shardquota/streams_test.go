@@ -24,10 +24,10 @@ import (
 
 	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/events"
+	"github.com/shardquota/shardquota/events/delivery"
 	"github.com/shardquota/shardquota/events/stream"
 	"github.com/shardquota/shardquota/internal/dynoxide"
 	"github.com/shardquota/shardquota/internal/faultproxy"
-	"github.com/shardquota/shardquota/events/delivery"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/memory"
 )
