@@ -85,6 +85,9 @@ func (s *simulation) again() {
 // Whatever is delivered how, usage is what clients consumed, every shard is told
 // of doublings, and quotas are conserved.
 func TestDelivery(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	seen := map[string]int{}
 	for seed := range uint64(corpus) {
 		s := delivered(seed, mutant{})
@@ -127,6 +130,9 @@ func clientsAlone(seed uint64) *simulation {
 // byte, the runs of counted records included, and the same ledgers once every
 // shard is drawn.
 func TestSameTable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	for seed := range uint64(corpus / 2) {
 		inOrder, other := clientsAlone(2*seed), clientsAlone(2*seed)
 		inOrder.faults.percent = 0
