@@ -2,7 +2,6 @@ package table
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,11 +9,6 @@ import (
 
 	"github.com/shardquota/shardquota/quota"
 )
-
-// ErrRequest says that a write is one that the table cannot make whatever it
-// holds: its caller's mistake, or more limits than one write has room for.
-// Nothing was sent.
-var ErrRequest = errors.New("no write that the table can make")
 
 // Client is the table to a program that takes tokens: a Store, and the writes
 // that only such programs make. What the Store's comment says of its methods
@@ -74,9 +68,6 @@ type Client interface {
 	// expects of it is so, and return the item as it is after that.
 	Amend(ctx context.Context, pk, sk string, amendment Amendment) (WriteResult, error)
 
-	// Replace puts an item over whatever is at its key.
-	Replace(ctx context.Context, item Item) error
-
 	// Remove MUST remove an item if and only if it is there, and what is expected of
 	// it is so, as with Amend. One whose answer was lost is not recognised: when it is
 	// sent again there is nothing to remove.
@@ -114,21 +105,6 @@ func (t FastCharge) Sound() error {
 		}
 	}
 	return nil
-}
-
-// WriteResult is what became of a write to a bucket.
-type WriteResult struct {
-	Applied bool
-	Item    Item // as the write left it, or as it is where it was not applied; nil where there is none
-}
-
-// Bucket decodes the item, nil where there is none. The error wraps ErrItem or
-// ErrKey.
-func (t WriteResult) Bucket() (*Bucket, error) {
-	if t.Item == nil {
-		return nil, nil
-	}
-	return DecodeBucket(t.Item)
 }
 
 // PlannedUse is a use that was planned from a bucket, and what Client.Use stores as
@@ -169,9 +145,6 @@ type Amendment struct {
 	Expect []NamedValue // what the item must say; a nil value stands for an absent attribute
 }
 
-// ItemKey is the key of any item.
-type ItemKey struct{ PK, SK string }
-
 // Scope says whose buckets are looked for: those of a namespace, of an entity
 // or of a resource in it, or of one entity on one resource.
 type Scope struct {
@@ -182,6 +155,20 @@ type Scope struct {
 func (s Scope) Holds(key Key) bool {
 	return key.Namespace == s.Namespace &&
 		(s.Entity == "" || key.Entity == s.Entity) && (s.Resource == "" || key.Resource == s.Resource)
+}
+
+func (s Scope) query() *Query {
+	q := &Query{Operation: "find buckets", Index: "GSI4", PK: s.Namespace, Prefix: bucketPrefix}
+	switch {
+	case s.Entity != "":
+		q.Index, q.PK = "GSI3", s.Namespace+"/ENTITY#"+s.Entity
+		if s.Resource != "" {
+			q.Prefix += s.Resource + "#"
+		}
+	case s.Resource != "":
+		q.Index, q.PK = "GSI2", s.Namespace+"/RESOURCE#"+s.Resource
+	}
+	return q
 }
 
 // Lifts reports whether some balance is lifted by the corrections.

@@ -20,6 +20,14 @@ func (item Item) Key() (pk, sk string) {
 	return item.Text(AttrPK), item.Text(AttrSK)
 }
 
+// bucket decodes an item as a bucket, nil where there is none.
+func (item Item) bucket() (*Bucket, error) {
+	if item == nil {
+		return nil, nil
+	}
+	return DecodeBucket(item)
+}
+
 // Text returns a string attribute, "" where there is none.
 func (item Item) Text(name string) string {
 	value, _ := item[name].(*types.AttributeValueMemberS)
@@ -51,3 +59,9 @@ func S(text string) types.AttributeValue { return &types.AttributeValueMemberS{V
 
 // N makes a number value from its decimal text.
 func N(decimal string) types.AttributeValue { return &types.AttributeValueMemberN{Value: decimal} }
+
+// Int makes a number value.
+func Int(n int64) types.AttributeValue { return N(strconv.FormatInt(n, 10)) }
+
+// Bool makes a boolean value.
+func Bool(b bool) types.AttributeValue { return &types.AttributeValueMemberBOOL{Value: b} }

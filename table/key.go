@@ -23,7 +23,11 @@ const (
 // StateSK is the sort key of every bucket item.
 const StateSK = "#STATE"
 
-const bucketMark = "/BUCKET#"
+const (
+	bucketMark = "/BUCKET#"
+
+	bucketPrefix = "BUCKET#" // of a bucket's sort key in every index
+)
 
 // maxPK is how long DynamoDB lets a partition key be, in bytes.
 const maxPK = 2048
@@ -80,10 +84,14 @@ func (k Key) Keys() map[string]string {
 		AttrPK:     k.PK(),
 		AttrSK:     StateSK,
 		AttrGSI2PK: k.Namespace + "/RESOURCE#" + k.Resource,
-		AttrGSI2SK: "BUCKET#" + k.Entity + "#" + shard,
+		AttrGSI2SK: bucketPrefix + k.Entity + "#" + shard,
 		AttrGSI3PK: k.Namespace + "/ENTITY#" + k.Entity,
-		AttrGSI3SK: "BUCKET#" + k.Resource + "#" + shard,
+		AttrGSI3SK: bucketPrefix + k.Resource + "#" + shard,
 		AttrGSI4PK: k.Namespace,
-		AttrGSI4SK: "BUCKET#" + k.Entity + "#" + k.Resource + "#" + shard,
+		AttrGSI4SK: bucketPrefix + k.Entity + "#" + k.Resource + "#" + shard,
 	}
 }
+
+// IndexKeys are the attributes by which an index holds items: its partition key
+// and its sort key.
+func IndexKeys(index string) (pk, sk string) { return index + "PK", index + "SK" }

@@ -40,7 +40,7 @@ func TestSize(t *testing.T) {
 		"a list of two":            {&types.AttributeValueMemberL{Value: []types.AttributeValue{table.S("ab"), table.N("1")}}, 3 + 2 + 2 + 2},
 		"a map of one, name of 2 ": {&types.AttributeValueMemberM{Value: table.Item{"ab": table.S("c")}}, 3 + 1 + 2 + 1},
 	} {
-		if got := memory.Size(table.Item{"nm": c.value}); got != 2+c.size {
+		if got := (table.Item{"nm": c.value}).Size(); got != 2+c.size {
 			t.Errorf("%s: %d bytes beside the name, not %d", name, got-2, c.size)
 		}
 	}
