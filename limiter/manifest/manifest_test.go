@@ -72,14 +72,6 @@ func (c *counted) Amend(ctx context.Context, pk, sk string, amendment table.Amen
 	return c.Client.Amend(ctx, pk, sk, amendment)
 }
 
-func (c *counted) Replace(ctx context.Context, item table.Item) error {
-	pk, _ := item.Key()
-	if err := c.note("replace", pk); err != nil {
-		return err
-	}
-	return c.Client.Replace(ctx, item)
-}
-
 func (c *counted) Remove(ctx context.Context, pk, sk string, expect ...table.NamedValue) (bool, error) {
 	if err := c.note("remove", pk); err != nil {
 		return false, err

@@ -71,9 +71,6 @@ var clientCalls = []call{
 	{"amend", "UpdateItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
 		return c.Amend(ctx, group.At(0).PK(), table.StateSK, amended)
 	}},
-	{"replace", "PutItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
-		return nil, c.Replace(ctx, bucket(1, 2, "5"))
-	}},
 	{"remove", "DeleteItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
 		return c.Remove(ctx, group.At(1).PK(), table.StateSK)
 	}},
@@ -124,9 +121,6 @@ var clientSites = []site{
 			t.Errorf("got %+v", got)
 		}
 	}},
-	{method: "Replace", operation: "PutItem", do: clientCall("replace"), again: func(t *testing.T, _ any, items raw) {
-		numbers(t, items, group.At(1).PK(), table.StateSK, map[string]string{"b_calls_tk": "5"})
-	}},
 	{method: "Remove", operation: "DeleteItem", do: clientCall("remove"), again: func(t *testing.T, _ any, items raw) {
 		if item := items.Get(t, group.At(1).PK(), table.StateSK); item != nil {
 			t.Errorf("still there: %v", item)
@@ -136,7 +130,7 @@ var clientSites = []site{
 		numbers(t, items, group.At(0).PK(), table.StateSK, map[string]string{"b_calls_tk": "5000"})
 		numbers(t, items, group.At(1).PK(), table.StateSK, map[string]string{"b_calls_tk": "40"})
 	}},
-	{method: "readItems", operation: "BatchGetItem", do: clientCall("read items")},
+	{method: "Items", operation: "BatchGetItem", do: clientCall("read items")},
 	{method: "Find", operation: "Query", do: clientCall("find buckets")},
 	{method: "FindLevels", operation: "Query", do: clientCall("find levels")},
 }
