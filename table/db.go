@@ -75,10 +75,11 @@ type TransactResult struct {
 	Time    int64
 }
 
-// Lookup reads items by their keys, none twice.
+// Lookup reads items by their keys, none twice: as a batch, or one alone.
 type Lookup struct {
 	Operation string
 	Keys      []ItemKey
+	Batch     bool // DynamoDB may leave a part of a batch unread
 }
 
 // LoadResult is the answer to a Lookup.

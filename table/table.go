@@ -26,11 +26,11 @@ var _ Client = (*Table)(nil)
 
 // Read implements Store.
 func (t *Table) Read(ctx context.Context, key Key) (*Bucket, error) {
-	items, err := t.load(ctx, "read bucket", key.State())
+	result, err := t.Load(ctx, &Lookup{Operation: "read bucket", Keys: []ItemKey{key.State()}})
 	if err != nil {
 		return nil, err
 	}
-	b, err := items[0].bucket()
+	b, err := result.Items[0].bucket()
 	if err != nil {
 		return nil, fmt.Errorf("read bucket: %w", err)
 	}
@@ -230,7 +230,7 @@ func (t *Table) load(ctx context.Context, operation string, keys ...ItemKey) ([]
 	}
 	for batch := range slices.Chunk(distinct, MaxBatchKeys) {
 		for attempt := 1; len(batch) > 0; attempt++ {
-			result, err := t.Load(ctx, &Lookup{operation, batch})
+			result, err := t.Load(ctx, &Lookup{operation, batch, true})
 			if err != nil {
 				return nil, err
 			}

@@ -69,8 +69,10 @@ func failure(operation string, err error, hidden secrets) error {
 // onlyConflicts reports whether a transaction was cancelled because another one
 // holds an item, and for nothing else.
 func onlyConflicts(cancelled *types.TransactionCanceledException) bool {
-	return !slices.ContainsFunc(reasonCodes(cancelled), func(code string) bool {
-		return !slices.Contains([]string{"", "None", "TransactionConflict"}, code)
+	const conflict = "TransactionConflict"
+	codes := reasonCodes(cancelled)
+	return slices.Contains(codes, conflict) && !slices.ContainsFunc(codes, func(code string) bool {
+		return code != "" && code != "None" && code != conflict
 	})
 }
 

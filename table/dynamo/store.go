@@ -286,7 +286,7 @@ func deref(text *string) string {
 
 // Load implements table.DB.
 func (s *Store) Load(ctx context.Context, lookup *table.Lookup) (table.LoadResult, error) {
-	if len(lookup.Keys) == 1 {
+	if !lookup.Batch {
 		return s.get(ctx, lookup)
 	}
 	keys, places := make([]map[string]types.AttributeValue, len(lookup.Keys)), make(map[table.ItemKey]int, len(lookup.Keys))
@@ -317,6 +317,7 @@ func (s *Store) Load(ctx context.Context, lookup *table.Lookup) (table.LoadResul
 	return result, nil
 }
 
+// get reads one item.
 func (s *Store) get(ctx context.Context, lookup *table.Lookup) (table.LoadResult, error) {
 	output, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{
 		TableName: &s.name, Key: lookup.Keys[0].Item(), ConsistentRead: new(true), ReturnConsumedCapacity: total,
@@ -352,7 +353,7 @@ func (s *Store) Query(ctx context.Context, q *table.Query) (result table.QueryRe
 		ExpressionAttributeValues: table.Item{":0": table.S(q.PK), ":1": table.S(q.Prefix)},
 		ReturnConsumedCapacity:    total,
 	}
-	hidden := secrets{}.of(input.ExpressionAttributeValues)
+	hidden := secrets{q.Prefix}.of(table.Item{table.AttrPK: table.S(q.PK)})
 	for pages := dynamodb.NewQueryPaginator(s.client, input); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx, intact)
 		if err != nil {

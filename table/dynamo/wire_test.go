@@ -299,7 +299,7 @@ func atSite() func(*dynamodb.Options) {
 var plumbing = []string{"Do", "Transact", "Load", "Query", "put", "update", "delete", "get", "load"}
 
 // ofTable matches the methods of table.Table and of the Store.
-var ofTable = regexp.MustCompile(`/table(/dynamo)?\.\(\*(Table|Store)\)\.(.*)$`)
+var ofTable = regexp.MustCompile(`/table(/dynamo)?\.\(\*(Table|Store)\)\.(\w+)`)
 
 // callingSite is the method of the table that is being carried out, but for the
 // plumbing.

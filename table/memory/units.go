@@ -230,10 +230,10 @@ func (m *Metered) Load(ctx context.Context, lookup *table.Lookup) (table.LoadRes
 	if err != nil {
 		return result, err
 	}
-	if len(lookup.Keys) == 1 {
-		m.request("GetItem")
-	} else {
+	if lookup.Batch {
 		m.request("BatchGetItem")
+	} else {
+		m.request("GetItem")
 	}
 	for _, item := range result.Items {
 		m.units.Read += units(item.Size(), readUnit)
