@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/shardquota/shardquota/internal/dynoxide"
+	"github.com/shardquota/shardquota/internal/fixture"
 	. "github.com/shardquota/shardquota/limiter"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/dynamo"
@@ -55,9 +56,7 @@ func heat(b *testing.B, client table.Client, shards int) *Limiter {
 			item[table.Attr(limit, table.FieldBalance)] = table.N("1000000000000000")
 		}
 		delete(item, table.AttrTTL)
-		if err := client.Replace(b.Context(), item); err != nil {
-			b.Fatal(err)
-		}
+		fixture.Replace(b, client, item)
 	}
 	take()
 	if s, ok := client.(*still); ok {

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-lambda-go/cfn"
 
 	"github.com/shardquota/shardquota/internal/dynoxide"
+	"github.com/shardquota/shardquota/internal/fixture"
 	"github.com/shardquota/shardquota/limiter"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/dynamo"
@@ -142,9 +143,7 @@ func TestNamespaceThatIsGone(t *testing.T) {
 		table.AttrPK: table.S("_/SYSTEM#"), table.AttrSK: table.S("#NAMESPACE#default"),
 		"namespace_id": table.S("n1"), "status": table.S("deleted"),
 	}
-	if err := w.table.Replace(t.Context(), deleted); err != nil {
-		t.Fatal(err)
-	}
+	fixture.Replace(t, w.table, deleted)
 	w.succeeds(w.ask(cfn.RequestDelete, id, properties(declared(t)), nil), id)
 	w.fails(w.ask(cfn.RequestCreate, "", properties(declared(t)), nil), "a1b2c3", `the namespace is "deleted"`)
 }

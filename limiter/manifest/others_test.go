@@ -7,6 +7,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/shardquota/shardquota/internal/fixture"
 	"github.com/shardquota/shardquota/limiter"
 	. "github.com/shardquota/shardquota/limiter/manifest"
 	"github.com/shardquota/shardquota/table"
@@ -22,7 +23,7 @@ func (w *world) stores(pk, sk string, attributes table.Item) {
 	for name, value := range attributes {
 		item[name] = value
 	}
-	w.noError(w.Client.Replace(w.Context(), item))
+	fixture.Replace(w.T, w.Client, item)
 }
 
 // A level from before there were divisions reads as divided, and declaring that
