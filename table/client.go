@@ -107,6 +107,16 @@ func (t FastCharge) Sound() error {
 	return nil
 }
 
+// limits are the names of the limits that are charged, sorted.
+func (c FastCharge) limits() []string {
+	names := make([]string, 0, len(c.Amounts))
+	for name := range c.Amounts {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
 // PlannedUse is a use that was planned from a bucket, and what Client.Use stores as
 // its expiry, epoch seconds.
 type PlannedUse struct {
