@@ -26,7 +26,7 @@ type Write struct {
 	Put       Item // the new item, whatever is there; nil for none
 	Delete    bool
 
-	Return bool // the caller wants the item as the write leaves it
+	Return bool // the caller wants the item as an update leaves it
 	Once   bool // nobody may send the write again once it may have landed
 }
 
