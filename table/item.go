@@ -43,8 +43,8 @@ func (item Item) Flag(name string) bool {
 	return value != nil && value.Value
 }
 
-// Int returns a number attribute; ok is false where there is none that is a
-// whole number of 64 bits.
+// Int returns a number attribute. ok is false where the attribute is absent or is not
+// a whole number of 64 bits.
 func (item Item) Int(name string) (n int64, ok bool) {
 	value, _ := item[name].(*types.AttributeValueMemberN)
 	if value == nil {
