@@ -10,7 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 )
 
@@ -30,16 +30,16 @@ func (m *Manifest) check() error {
 		if err := level.At.Check(); err != nil {
 			return err
 		}
-		if i > 0 && limiter.CompareLevels(m.Levels[i-1].At, level.At) >= 0 {
+		if i > 0 && limits.CompareLevels(m.Levels[i-1].At, level.At) >= 0 {
 			return fmt.Errorf("%s: it is there twice, or out of order", discreet(level.At))
 		}
-		if level.Empty() || level.At == limiter.ForAll() && (level.Access != limiter.Inherit || level.Cascade != nil) {
+		if level.Empty() || level.At == limits.ForAll() && (level.Access != limits.Inherit || level.Cascade != nil) {
 			return fmt.Errorf("%s: it says nothing, or what such a level cannot say", discreet(level.At))
 		}
 		if len(level.Limits) == 0 {
 			continue
 		}
-		if _, err := limiter.Normal(level.Limits...); err != nil {
+		if _, err := limits.Normal(level.Limits...); err != nil {
 			return fmt.Errorf("%s: %w", discreet(level.At), err)
 		}
 	}
@@ -68,7 +68,7 @@ func (m *Manifest) node() *yaml.Node {
 	entity := ""
 	for i, level := range m.Levels {
 		switch at := level.At; {
-		case at == limiter.ForAll():
+		case at == limits.ForAll():
 			put(root, "system", levelNode(level.Rules))
 		case at.Entity() == "":
 			put(resources, at.Resource(), levelNode(level.Rules))
@@ -107,9 +107,9 @@ func entityNode(levels []Level) *yaml.Node {
 	return own
 }
 
-func levelNode(rules limiter.Rules) *yaml.Node {
+func levelNode(rules limits.Rules) *yaml.Node {
 	n := block()
-	if rules.Access != limiter.Inherit {
+	if rules.Access != limits.Inherit {
 		put(n, "access", text(accessText(rules.Access)))
 	}
 	if rules.Cascade != nil {
@@ -118,15 +118,15 @@ func levelNode(rules limiter.Rules) *yaml.Node {
 	if len(rules.Limits) == 0 {
 		return n
 	}
-	limits := block()
+	node := block()
 	for _, l := range rules.Limits {
-		put(limits, l.Name, limitNode(l))
+		put(node, l.Name, limitNode(l))
 	}
-	put(n, "limits", limits)
+	put(n, "limits", node)
 	return n
 }
 
-func accessText(access limiter.Access) string { return nameOf(accesses, access) }
+func accessText(access limits.Access) string { return nameOf(accesses, access) }
 
 func nameOf[T comparable](names map[string]T, of T) string {
 	for name, value := range names {
@@ -138,7 +138,7 @@ func nameOf[T comparable](names map[string]T, of T) string {
 }
 
 // limitNode is a limit in one line, or in several where it has a schedule.
-func limitNode(l limiter.Limit) *yaml.Node {
+func limitNode(l limits.Limit) *yaml.Node {
 	if short, ok := shorthand(l); ok {
 		return text(short)
 	}
@@ -154,10 +154,10 @@ func limitNode(l limiter.Limit) *yaml.Node {
 
 // shorthand is a limit in words, where it has nothing but a capacity by which it
 // is refilled in a period that has a name.
-func shorthand(l limiter.Limit) (string, bool) {
+func shorthand(l limits.Limit) (string, bool) {
 	unit := nameOf(units, l.Period)
-	plain := limiter.Limit{Name: l.Name, Capacity: l.Capacity, Refill: l.Capacity, Period: l.Period}
-	return fmt.Sprintf("%d per %s", l.Capacity, unit), unit != "" && (limiter.Rules{Limits: []limiter.Limit{l}}).Equal(limiter.Rules{Limits: []limiter.Limit{plain}})
+	plain := limits.Limit{Name: l.Name, Capacity: l.Capacity, Refill: l.Capacity, Period: l.Period}
+	return fmt.Sprintf("%d per %s", l.Capacity, unit), unit != "" && (limits.Rules{Limits: []limits.Limit{l}}).Equal(limits.Rules{Limits: []limits.Limit{plain}})
 }
 
 // limitField is one thing that a limit says.
@@ -167,7 +167,7 @@ type limitField struct {
 }
 
 // limitFields are what a limit says, in the order in which it is written.
-func limitFields(l limiter.Limit) []limitField {
+func limitFields(l limits.Limit) []limitField {
 	fields := []limitField{{"capacity", number(l.Capacity)}}
 	add := func(name string, said bool, node func() *yaml.Node) {
 		if said {

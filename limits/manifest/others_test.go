@@ -8,8 +8,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/shardquota/shardquota/internal/fixture"
-	"github.com/shardquota/shardquota/limiter"
-	. "github.com/shardquota/shardquota/limiter/manifest"
+	"github.com/shardquota/shardquota/limits"
+	. "github.com/shardquota/shardquota/limits/manifest"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -85,8 +85,8 @@ func TestLimitsThatAreNone(t *testing.T) {
 	})
 	w.stores("ns1/SYSTEM#", "#RESOURCES", table.Item{"resources": &types.AttributeValueMemberSS{Value: []string{"gpt-4"}}})
 	w.stores("ns1/SYSTEM#", "#ENTITY_CONFIG_RESOURCES", table.Item{"gpt-4": table.N("1")})
-	_, err := Export(t.Context(), w.limiter, "")
-	if !errors.Is(err, limiter.ErrLimit) || strings.Contains(err.Error(), acme) {
+	_, err := Export(t.Context(), w.store, "")
+	if !errors.Is(err, limits.ErrLimit) || strings.Contains(err.Error(), acme) {
 		t.Fatalf("got %v", err)
 	}
 	for _, says := range []string{`export: resource gpt-4: malformed limit "calls"`, `export: an entity, resource gpt-4: malformed limit "ttl"`} {

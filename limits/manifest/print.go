@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 )
 
 // Names says what stands for an entity's id where it is printed.
@@ -16,7 +16,7 @@ type Names func(entity string) string
 
 // levelName names a level, with what stands for the entity's id; where that is
 // nothing, as some entity's.
-func levelName(level limiter.Level, names Names) string {
+func levelName(level limits.Level, names Names) string {
 	var parts []string
 	if level.Entity() != "" {
 		entity := "an entity"

@@ -12,13 +12,13 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
 
 // limits reads the limits of a level.
-func (r *reader) limits(n *yaml.Node) ([]limiter.Limit, error) {
+func (r *reader) limits(n *yaml.Node) ([]limits.Limit, error) {
 	pairs, err := r.mapping(n)
 	if err != nil {
 		return nil, err
@@ -26,7 +26,7 @@ func (r *reader) limits(n *yaml.Node) ([]limiter.Limit, error) {
 	if len(pairs) == 0 {
 		return nil, r.at(n, "it names no limit: leave it out")
 	}
-	var limits []limiter.Limit
+	var declared []limits.Limit
 	for _, p := range pairs {
 		if err := r.limitName(p.key); err != nil {
 			return nil, err
@@ -35,12 +35,12 @@ func (r *reader) limits(n *yaml.Node) ([]limiter.Limit, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := limiter.Normal(limit); err != nil {
+		if _, err := limits.Normal(limit); err != nil {
 			return nil, r.at(p.value, "%w", err)
 		}
-		limits = append(limits, limit)
+		declared = append(declared, limit)
 	}
-	normal, err := limiter.Normal(limits...)
+	normal, err := limits.Normal(declared...)
 	if err != nil {
 		return nil, r.at(n, "%w", err)
 	}
@@ -51,10 +51,10 @@ func (r *reader) limits(n *yaml.Node) ([]limiter.Limit, error) {
 func (r *reader) limitName(key *yaml.Node) error {
 	if reserved := table.ReservedNames(); key.Value == quota.WriteMeter || slices.Contains(reserved, key.Value) {
 		return r.at(key, "%w: the name %q is reserved, as are %s and those of usage items' attributes: %s",
-			limiter.ErrLimit, key.Value, quota.WriteMeter, strings.Join(reserved, ", "))
+			limits.ErrLimit, key.Value, quota.WriteMeter, strings.Join(reserved, ", "))
 	}
-	if _, err := limiter.Normal(limiter.PerSecond(key.Value, 1)); err != nil {
-		return r.at(key, "%w: no limit has this name: a letter and up to 63 letters, digits and _ . -", limiter.ErrLimit)
+	if _, err := limits.Normal(limits.PerSecond(key.Value, 1)); err != nil {
+		return r.at(key, "%w: no limit has this name: a letter and up to 63 letters, digits and _ . -", limits.ErrLimit)
 	}
 	return nil
 }
@@ -65,8 +65,8 @@ var shortLimit = regexp.MustCompile(`^([1-9][0-9_]*) per (second|minute|hour|day
 // units are the periods that have names.
 var units = map[string]time.Duration{"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": 24 * time.Hour}
 
-func (r *reader) limit(name string, n *yaml.Node) (limiter.Limit, error) {
-	limit := limiter.Limit{Name: name}
+func (r *reader) limit(name string, n *yaml.Node) (limits.Limit, error) {
+	limit := limits.Limit{Name: name}
 	if n = resolved(n); n.Kind == yaml.ScalarNode {
 		return limit, r.short(&limit, n)
 	}
@@ -83,7 +83,7 @@ func (r *reader) limit(name string, n *yaml.Node) (limiter.Limit, error) {
 }
 
 // short reads a limit in one line.
-func (r *reader) short(limit *limiter.Limit, n *yaml.Node) error {
+func (r *reader) short(limit *limits.Limit, n *yaml.Node) error {
 	said := shortLimit.FindStringSubmatch(n.Value)
 	if said == nil || n.ShortTag() != "!!str" {
 		return r.at(n, "a limit is a mapping, or a text such as 60 per minute (or second, hour, day)%s", hint(n))
@@ -134,7 +134,7 @@ var nicknames = map[string]nickname{
 
 var divisions = map[string]quota.Division{"divided": quota.Divided, "replicated": quota.Replicated, "gathered": quota.Pooled}
 
-func (r *reader) limitField(limit *limiter.Limit, p pair) (err error) {
+func (r *reader) limitField(limit *limits.Limit, p pair) (err error) {
 	switch p.key.Value {
 	case "capacity":
 		limit.Capacity, err = r.number(p.value)
@@ -158,9 +158,9 @@ func (r *reader) limitField(limit *limiter.Limit, p pair) (err error) {
 	return err
 }
 
-// complete checks what the limiter would pass over, and fills in a refill that is
+// complete checks what package limits would pass over, and fills in a refill that is
 // as large as the capacity.
-func (r *reader) complete(limit *limiter.Limit, n *yaml.Node, pairs []pair) error {
+func (r *reader) complete(limit *limits.Limit, n *yaml.Node, pairs []pair) error {
 	given := func(name string) bool {
 		return slices.ContainsFunc(pairs, func(p pair) bool { return p.key.Value == name })
 	}
@@ -203,10 +203,10 @@ func (r *reader) resets(n *yaml.Node) ([]string, error) {
 			return nil, err
 		}
 		if nick := nicknames[crons[i]]; nick.cron != "" {
-			return nil, r.at(node, "%w: %s is no cron expression here: write %q", limiter.ErrLimit, crons[i], nick.cron)
+			return nil, r.at(node, "%w: %s is no cron expression here: write %q", limits.ErrLimit, crons[i], nick.cron)
 		}
 		if _, err := quota.NewResets("", crons[i]); err != nil && strings.Trim(crons[i], "* \t") != "" {
-			return nil, r.at(node, "%w: %w", limiter.ErrLimit, err)
+			return nil, r.at(node, "%w: %w", limits.ErrLimit, err)
 		}
 	}
 	return crons, nil
@@ -232,7 +232,7 @@ func (r *reader) schedule(n *yaml.Node) ([]quota.Entry, error) {
 			return nil, r.at(node, "a cron expression is missing: when the entry holds")
 		}
 		if _, err := quota.NewSchedule("", entries[i]); err != nil {
-			return nil, r.at(node, "%w: %w", limiter.ErrLimit, err)
+			return nil, r.at(node, "%w: %w", limits.ErrLimit, err)
 		}
 	}
 	return entries, nil

@@ -8,7 +8,8 @@ import (
 	"testing"
 
 	"github.com/shardquota/shardquota/limiter"
-	. "github.com/shardquota/shardquota/limiter/manifest"
+	"github.com/shardquota/shardquota/limits"
+	. "github.com/shardquota/shardquota/limits/manifest"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/memory"
 )
@@ -180,13 +181,13 @@ system: {limits: {rpm: 90 per minute}}
 resources: {gpt-4: {limits: {rpm: 101 per minute}}}
 entities: {sk-live-acme: {limits: {rpm: 5 per minute}}}
 `
-	gpt4 := limiter.ForResource(model)
+	gpt4 := limits.ForResource(model)
 	for name, meanwhile := range map[string]func(w *world) error{
 		"another limit": func(w *world) error {
-			return w.limiter.SetLimits(w.Context(), gpt4, limiter.PerMinute("rpm", 100), limiter.PerMinute("other", 1))
+			return w.store.SetLimits(w.Context(), gpt4, limits.PerMinute("rpm", 100), limits.PerMinute("other", 1))
 		},
-		"access": func(w *world) error { return w.limiter.SetAccess(w.Context(), gpt4, limiter.Disabled) },
-		"gone":   func(w *world) error { return w.limiter.DeleteLimits(w.Context(), gpt4) },
+		"access": func(w *world) error { return w.store.SetAccess(w.Context(), gpt4, limits.Disabled) },
+		"gone":   func(w *world) error { return w.store.DeleteLimits(w.Context(), gpt4) },
 		"applied": func(w *world) error {
 			return w.compare(w.read("resources: {gpt-4: {limits: {rpm: 102 per minute}}}")).Apply(w.Context())
 		},
@@ -196,22 +197,22 @@ entities: {sk-live-acme: {limits: {rpm: 5 per minute}}}
 				w.apply(w.read(three))
 				plan := w.compare(w.read(next))
 				w.noError(meanwhile(w))
-				was, err := w.limiter.Stored(w.Context(), gpt4)
+				was, err := w.store.Stored(w.Context(), gpt4)
 				w.noError(err)
 				err = plan.Apply(w.Context())
 				var failed *ApplyError
-				if !errors.Is(err, limiter.ErrStale) || !errors.As(err, &failed) {
+				if !errors.Is(err, limits.ErrStale) || !errors.As(err, &failed) {
 					w.Fatalf("got %v", err)
 				}
 				if want := "limits.yaml:3: resource gpt-4: store limits: stored otherwise meanwhile (1 made before it, 1 left)"; err.Error() != want {
 					w.Errorf("got %v\nwant %s", err, want)
 				}
-				if len(failed.Done) != 1 || failed.Done[0].At != limiter.ForEntity(acme) || len(failed.Left) != 1 || failed.Failed.At != gpt4 {
+				if len(failed.Done) != 1 || failed.Done[0].At != limits.ForEntity(acme) || len(failed.Left) != 1 || failed.Failed.At != gpt4 {
 					w.Errorf("got %+v", failed)
 				}
-				is, err := w.limiter.Stored(w.Context(), gpt4, limiter.ForAll(), limiter.ForEntity(acme))
+				is, err := w.store.Stored(w.Context(), gpt4, limits.ForAll(), limits.ForEntity(acme))
 				w.noError(err)
-				if !is[0].Rules.Equal(was[0].Rules) || is[1].Limits[0].Capacity != 60 || is[2].Access != limiter.Inherit {
+				if !is[0].Rules.Equal(was[0].Rules) || is[1].Limits[0].Capacity != 60 || is[2].Access != limits.Inherit {
 					w.Errorf("stored %+v", is)
 				}
 				w.apply(w.read(next)) // a new plan knows
@@ -244,11 +245,11 @@ func TestStaleAtTheLastMoment(t *testing.T) {
 				}
 				return nil
 			}
-			if err := plan.Apply(t.Context()); !errors.Is(err, limiter.ErrStale) {
+			if err := plan.Apply(t.Context()); !errors.Is(err, limits.ErrStale) {
 				t.Fatalf("got %v", err)
 			}
 			stored := w.export().Levels[1] // so it is registered
-			if stored.At != limiter.ForResource(model) || !stored.Equal(theirs.Levels[0].Rules) {
+			if stored.At != limits.ForResource(model) || !stored.Equal(theirs.Levels[0].Rules) {
 				t.Errorf("stored %+v", stored)
 			}
 		})
@@ -261,16 +262,16 @@ func TestSetWhileRemoved(t *testing.T) {
 	w.apply(w.read("system: {limits: {rpm: 60 per minute}}\nresources: {gpt-4: {limits: {rpm: 100 per minute}}}"))
 	_, err := w.limiter.Acquire(t.Context(), acme, model, limiter.Amounts{"rpm": 1})
 	w.noError(err)
-	rival, at := worldOf(t, w.Client), limiter.ForResource(model)
+	rival, at := worldOf(t, w.Client), limits.ForResource(model)
 	w.fail = func(operation, pk string) error {
 		if strings.Contains(pk, "/BUCKET#") {
 			w.fail = nil
-			rival.noError(rival.limiter.SetLimits(t.Context(), at, limiter.PerMinute("rpm", 8)))
+			rival.noError(rival.store.SetLimits(t.Context(), at, limits.PerMinute("rpm", 8)))
 		}
 		return nil
 	}
 	w.apply(w.read("system: {limits: {rpm: 60 per minute}}"), Prune())
-	limits, err := w.limiter.Limits(t.Context(), at)
+	limits, err := w.store.Limits(t.Context(), at)
 	w.noError(err)
 	if len(limits) != 1 || limits[0].Capacity != 8 || len(w.export().Levels) != 2 {
 		t.Errorf("stored %+v", limits)
@@ -292,7 +293,7 @@ entities: {sk-live-acme: {limits: {rpm: 7 per minute}, access: enabled}}
 		bucket := table.Group{Namespace: "ns1", Entity: "sk-live-beta", Resource: "claude"}.At(0)
 		_, err := w.limiter.Acquire(t.Context(), bucket.Entity, bucket.Resource, limiter.Amounts{"rpm": 1})
 		w.noError(err)
-		before := map[limiter.Level]limiter.Rules{}
+		before := map[limits.Level]limits.Rules{}
 		for _, level := range w.export().Levels {
 			before[level.At] = level.Rules
 		}
@@ -315,11 +316,11 @@ entities: {sk-live-acme: {limits: {rpm: 7 per minute}, access: enabled}}
 		if !errors.Is(err, failure) || !errors.As(err, &failed) || len(failed.Done)+1+len(failed.Left) != 5 || strings.Contains(err.Error(), acme) {
 			t.Fatalf("cut at %d: %v", cut, err)
 		}
-		after := map[limiter.Level]limiter.Rules{}
+		after := map[limits.Level]limits.Rules{}
 		for _, level := range m.Levels {
 			after[level.At] = level.Rules
 		}
-		stored, err := w.limiter.Levels(t.Context())
+		stored, err := w.store.Levels(t.Context())
 		w.noError(err)
 		for _, level := range stored {
 			if !level.Rules.Equal(before[level.At]) && !level.Rules.Equal(after[level.At]) {

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/shardquota/shardquota/limiter"
-	. "github.com/shardquota/shardquota/limiter/manifest"
+	"github.com/shardquota/shardquota/limits"
+	. "github.com/shardquota/shardquota/limits/manifest"
 	"github.com/shardquota/shardquota/quota"
 )
 
@@ -47,8 +47,8 @@ func randomEntry(r *rand.Rand, isQuota bool) quota.Entry {
 }
 
 // randomLimit is a limit of any kind, which may not be valid with others.
-func randomLimit(r *rand.Rand, name, zone string) limiter.Limit {
-	l := limiter.Limit{Name: name, Capacity: amount(r), Soft: r.IntN(3) == 0}
+func randomLimit(r *rand.Rand, name, zone string) limits.Limit {
+	l := limits.Limit{Name: name, Capacity: amount(r), Soft: r.IntN(3) == 0}
 	l.Division = pick(r, quota.Divided, quota.Pooled)
 	switch r.IntN(4) {
 	case 0:
@@ -74,18 +74,18 @@ func randomLimit(r *rand.Rand, name, zone string) limiter.Limit {
 
 var limitNames = []string{"rpm", "tpm", "a.b-c_d", "null", "true", "y", "No", "e1", "period", "x_cp"}
 
-func randomRules(r *rand.Rand, at limiter.Level) limiter.Rules {
-	var rules limiter.Rules
+func randomRules(r *rand.Rand, at limits.Level) limits.Rules {
+	var rules limits.Rules
 	zone := pick(r, "", "UTC", "Europe/Berlin", "America/New_York")
 	for _, name := range limitNames {
 		if r.IntN(3) == 0 {
 			rules.Limits = append(rules.Limits, randomLimit(r, name, zone))
 		}
 	}
-	if at == limiter.ForAll() {
+	if at == limits.ForAll() {
 		return rules
 	}
-	rules.Access = pick(r, limiter.Inherit, limiter.Enabled, limiter.Disabled, limiter.Bypass)
+	rules.Access = pick(r, limits.Inherit, limits.Enabled, limits.Disabled, limits.Bypass)
 	rules.Cascade = pick(r, nil, new(true), new(false))
 	return rules
 }
@@ -93,13 +93,13 @@ func randomRules(r *rand.Rand, at limiter.Level) limiter.Rules {
 // randomManifest declares random rules on random levels, spelt in the limiter's
 // own way.
 func randomManifest(t testing.TB, r *rand.Rand) *Manifest {
-	at := []limiter.Level{limiter.ForAll()}
+	at := []limits.Level{limits.ForAll()}
 	for range 8 {
 		resource := pick(r, "gpt-4", "null", "a/b:c", "Yes", "y.1")
 		entity := pick(r, "1", "0x1F", "1e3", "2026-12-01", "a:b@c", "true", "n")
-		at = append(at, limiter.ForResource(resource), limiter.For(entity, resource), limiter.ForEntity(entity))
+		at = append(at, limits.ForResource(resource), limits.For(entity, resource), limits.ForEntity(entity))
 	}
-	slices.SortFunc(at, limiter.CompareLevels)
+	slices.SortFunc(at, limits.CompareLevels)
 	m := &Manifest{Namespace: pick(r, "", "default", "on")}
 	for _, at := range slices.Compact(at) {
 		rules := randomRules(r, at)
@@ -108,7 +108,7 @@ func randomManifest(t testing.TB, r *rand.Rand) *Manifest {
 		}
 		if len(rules.Limits) > 0 {
 			var err error
-			if rules.Limits, err = limiter.Normal(rules.Limits...); err != nil {
+			if rules.Limits, err = limits.Normal(rules.Limits...); err != nil {
 				t.Fatalf("%+v: %v", rules.Limits, err)
 			}
 		}
@@ -130,7 +130,7 @@ func TestRandomRoundTrip(t *testing.T) {
 		}
 		w.apply(randomManifest(t, r))
 		w.apply(rewritten(t, m), Prune())
-		exported, err := Export(t.Context(), w.limiter, m.Namespace)
+		exported, err := Export(t.Context(), w.store, m.Namespace)
 		w.noError(err)
 		if !exported.Equal(m) {
 			t.Fatalf("seed %d: from the table %+v\nwant %+v", seed, exported, m)

@@ -7,25 +7,26 @@ import (
 	"testing"
 
 	"github.com/shardquota/shardquota/limiter"
-	. "github.com/shardquota/shardquota/limiter/manifest"
+	"github.com/shardquota/shardquota/limits"
+	. "github.com/shardquota/shardquota/limits/manifest"
 )
 
 // deciding are the levels that can decide about acme's use of gpt-4, the most
 // specific last.
-var deciding = []limiter.Level{
-	limiter.ForAll(), limiter.ForResource(model), limiter.ForEntity(acme), limiter.For(acme, model),
+var deciding = []limits.Level{
+	limits.ForAll(), limits.ForResource(model), limits.ForEntity(acme), limits.For(acme, model),
 }
 
 // layouts are all ways in which each of the levels declares nothing, or has a rate
 // alone, or a quota too, such that the one that decides has the quota.
 func layouts() (all []*Manifest) {
-	rate := limiter.PerMinute("rpm", 60)
-	quota := limiter.Quota("tokens", 1000, "0 0 1 * *")
+	rate := limits.PerMinute("rpm", 60)
+	quota := limits.Quota("tokens", 1000, "0 0 1 * *")
 	for code := range 81 {
 		m := &Manifest{Name: fmt.Sprintf("layout %04s", fmt.Sprint(code))}
 		for _, at := range deciding {
-			if limits := [][]limiter.Limit{nil, {rate}, {rate, quota}}[code%3]; limits != nil {
-				m.Levels = append(m.Levels, Level{At: at, Rules: limiter.Rules{Limits: limits}})
+			if declared := [][]limits.Limit{nil, {rate}, {rate, quota}}[code%3]; declared != nil {
+				m.Levels = append(m.Levels, Level{At: at, Rules: limits.Rules{Limits: declared}})
 			}
 			code /= 3
 		}

@@ -15,7 +15,8 @@ import (
 
 	"github.com/shardquota/shardquota/internal/dynoxide"
 	"github.com/shardquota/shardquota/limiter"
-	. "github.com/shardquota/shardquota/limiter/manifest"
+	"github.com/shardquota/shardquota/limits"
+	. "github.com/shardquota/shardquota/limits/manifest"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/dynamo"
@@ -34,6 +35,7 @@ var noon = time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
 type world struct {
 	*testing.T
 	*counted
+	store   *limits.Store
 	limiter *limiter.Limiter
 }
 
@@ -84,9 +86,10 @@ func newMemory() table.Client { return memory.New().Client() }
 func worldOf(t *testing.T, client table.Client) *world {
 	w := &world{T: t, counted: &counted{Client: client}}
 	var err error
-	w.limiter, err = limiter.New(t.Context(), w.counted, limiter.NamespaceID("ns1"), limiter.Clock(func() time.Time { return noon }),
-		limiter.ConfigCache(0))
+	w.store, err = limits.Open(t.Context(), w.counted, limits.NamespaceID("ns1"), limits.Clock(func() time.Time { return noon }),
+		limits.CacheFor(0))
 	w.noError(err)
+	w.limiter = limiter.New(w.store)
 	return w
 }
 
@@ -115,7 +118,7 @@ func (w *world) read(text string) *Manifest {
 
 func (w *world) compare(m *Manifest, options ...Option) *Plan {
 	w.Helper()
-	plan, err := Compare(w.Context(), w.limiter, m, options...)
+	plan, err := Compare(w.Context(), w.store, m, options...)
 	w.noError(err)
 	return plan
 }
@@ -130,7 +133,7 @@ func (w *world) apply(m *Manifest, options ...Option) int {
 
 func (w *world) export() *Manifest {
 	w.Helper()
-	m, err := Export(w.Context(), w.limiter, "")
+	m, err := Export(w.Context(), w.store, "")
 	w.noError(err)
 	return m
 }
@@ -181,35 +184,35 @@ func exampleManifest(t testing.TB) *Manifest {
 // The example declares what its comments say.
 func TestExample(t *testing.T) {
 	m := exampleManifest(t)
-	says := map[limiter.Level]limiter.Rules{}
+	says := map[limits.Level]limits.Rules{}
 	for _, level := range m.Levels {
 		says[level.At] = level.Rules
 	}
 	yes, no := true, false
-	tpm := limiter.PerMinute("tpm", 90_000)
+	tpm := limits.PerMinute("tpm", 90_000)
 	tpm.Schedule = []quota.Entry{{Cron: "* 9-17 * * 1-5", Scale: 500}, {Cron: "* 0-5 * * *", Capacity: 200_000, Refill: 100_000, Period: 30}}
 	tpm.Zone = "Europe/Berlin"
-	calls := limiter.Quota("calls", 40_000, "0 0 1 * *", "0 0 15 * *")
+	calls := limits.Quota("calls", 40_000, "0 0 1 * *", "0 0 15 * *")
 	calls.Division, calls.Zone = quota.Pooled, "UTC"
-	images := limiter.PerDay("images", 100)
+	images := limits.PerDay("images", 100)
 	images.Soft = true
-	monthly := limiter.Quota("calls", 1_000_000, "0 0 1 * *")
+	monthly := limits.Quota("calls", 1_000_000, "0 0 1 * *")
 	monthly.Zone = "America/New_York"
-	want := map[limiter.Level]limiter.Rules{
-		limiter.ForAll(): {Limits: []limiter.Limit{limiter.PerMinute("rpm", 60)}},
-		limiter.ForResource(model): {Limits: []limiter.Limit{
+	want := map[limits.Level]limits.Rules{
+		limits.ForAll(): {Limits: []limits.Limit{limits.PerMinute("rpm", 60)}},
+		limits.ForResource(model): {Limits: []limits.Limit{
 			{Name: "rpm", Capacity: 1000, Refill: 600, Period: time.Minute}, tpm,
 		}},
-		limiter.ForResource("batch/embeddings"): {Access: limiter.Disabled},
-		limiter.ForResource("claude"): {Cascade: &yes, Limits: []limiter.Limit{
+		limits.ForResource("batch/embeddings"): {Access: limits.Disabled},
+		limits.ForResource("claude"): {Cascade: &yes, Limits: []limits.Limit{
 			{Name: "burst", Capacity: 50, Refill: 10, Period: time.Second, Division: quota.Replicated}, calls, images,
-			limiter.Session("session", 500, 5*time.Hour),
+			limits.Session("session", 500, 5*time.Hour),
 		}},
-		limiter.ForEntity("acme"):                 {Limits: []limiter.Limit{limiter.PerMinute("rpm", 300)}},
-		limiter.For("acme", model):                {Limits: []limiter.Limit{monthly, limiter.PerMinute("rpm", 5000)}},
-		limiter.ForEntity("trial"):                {Access: limiter.Disabled},
-		limiter.For("trial", "claude"):            {Access: limiter.Enabled, Cascade: &no},
-		limiter.ForEntity("internal@example.com"): {Access: limiter.Bypass},
+		limits.ForEntity("acme"):                 {Limits: []limits.Limit{limits.PerMinute("rpm", 300)}},
+		limits.For("acme", model):                {Limits: []limits.Limit{monthly, limits.PerMinute("rpm", 5000)}},
+		limits.ForEntity("trial"):                {Access: limits.Disabled},
+		limits.For("trial", "claude"):            {Access: limits.Enabled, Cascade: &no},
+		limits.ForEntity("internal@example.com"): {Access: limits.Bypass},
 	}
 	if m.Namespace != "default" || len(m.Levels) != len(want) {
 		t.Errorf("namespace %q and %d levels, want default and %d", m.Namespace, len(m.Levels), len(want))
@@ -261,7 +264,7 @@ func TestReadsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Manifest{Levels: []Level{{At: limiter.ForEntity("acme"), Rules: limiter.Rules{Limits: []limiter.Limit{limiter.PerMinute("rpm", 5)}}}}}
+	want := &Manifest{Levels: []Level{{At: limits.ForEntity("acme"), Rules: limits.Rules{Limits: []limits.Limit{limits.PerMinute("rpm", 5)}}}}}
 	if !m.Equal(want) {
 		t.Errorf("got %+v", m)
 	}
@@ -269,14 +272,14 @@ func TestReadsJSON(t *testing.T) {
 
 // A manifest that no file could hold is not written.
 func TestNotWritten(t *testing.T) {
-	rpm := limiter.Rules{Limits: []limiter.Limit{limiter.PerMinute("rpm", 5)}}
+	rpm := limits.Rules{Limits: []limits.Limit{limits.PerMinute("rpm", 5)}}
 	for says, levels := range map[string][]Level{
-		"resource gpt-4: it is there twice":     {{At: limiter.ForResource(model), Rules: rpm}, {At: limiter.ForResource(model), Rules: rpm}},
-		"system: it is there twice, or out":     {{At: limiter.ForResource(model), Rules: rpm}, {At: limiter.ForAll(), Rules: rpm}},
-		"an entity: it says nothing":            {{At: limiter.ForEntity(acme)}},
-		"system: it says nothing, or what such": {{At: limiter.ForAll(), Rules: limiter.Rules{Access: limiter.Disabled}}},
+		"resource gpt-4: it is there twice":     {{At: limits.ForResource(model), Rules: rpm}, {At: limits.ForResource(model), Rules: rpm}},
+		"system: it is there twice, or out":     {{At: limits.ForResource(model), Rules: rpm}, {At: limits.ForAll(), Rules: rpm}},
+		"an entity: it says nothing":            {{At: limits.ForEntity(acme)}},
+		"system: it says nothing, or what such": {{At: limits.ForAll(), Rules: limits.Rules{Access: limits.Disabled}}},
 		"a level that is none":                  {{Rules: rpm}},
-		"an entity, resource gpt-4: malformed":  {{At: limiter.For(acme, model), Rules: limiter.Rules{Limits: []limiter.Limit{{Name: "rpm"}}}}},
+		"an entity, resource gpt-4: malformed":  {{At: limits.For(acme, model), Rules: limits.Rules{Limits: []limits.Limit{{Name: "rpm"}}}}},
 	} {
 		var b strings.Builder
 		err := (&Manifest{Levels: levels}).Write(&b)
@@ -289,10 +292,10 @@ func TestNotWritten(t *testing.T) {
 // A plan names the lines of what the manifest names, and of nothing else.
 func TestPrintLines(t *testing.T) {
 	plan := &Plan{Changes: []Change{
-		{At: limiter.ForAll(), Kind: Added, Line: 2},
-		{At: limiter.ForResource(model), Kind: Unchanged, Line: 7},
-		{At: limiter.ForEntity(acme), Kind: Changed, Line: 12},
-		{At: limiter.For(acme, model), Kind: Removed},
+		{At: limits.ForAll(), Kind: Added, Line: 2},
+		{At: limits.ForResource(model), Kind: Unchanged, Line: 7},
+		{At: limits.ForEntity(acme), Kind: Changed, Line: 12},
+		{At: limits.For(acme, model), Kind: Removed},
 	}}
 	var b strings.Builder
 	if err := plan.Print(&b, func(string) string { return "entity-1" }); err != nil {

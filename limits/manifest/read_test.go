@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/shardquota/shardquota/limiter"
-	. "github.com/shardquota/shardquota/limiter/manifest"
+	"github.com/shardquota/shardquota/limits"
+	. "github.com/shardquota/shardquota/limits/manifest"
 )
 
 // limitOf is a manifest with one limit of one field each line.
@@ -122,8 +122,8 @@ func TestMalformed(t *testing.T) {
 			t.Errorf("%q:\n got %v\nwant %s", test.text, err, test.says)
 		case strings.Contains(err.Error(), acme):
 			t.Errorf("%q: an id is in %v", test.text, err)
-		case strings.Contains(test.says, "malformed limit") != errors.Is(err, limiter.ErrLimit):
-			t.Errorf("%q: %v is a limit's error: %v", test.text, err, errors.Is(err, limiter.ErrLimit))
+		case strings.Contains(test.says, "malformed limit") != errors.Is(err, limits.ErrLimit):
+			t.Errorf("%q: %v is a limit's error: %v", test.text, err, errors.Is(err, limits.ErrLimit))
 		}
 	}
 }

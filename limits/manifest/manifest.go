@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 )
 
 // ErrManifest says that a manifest is malformed.
@@ -19,14 +19,14 @@ var ErrManifest = errors.New("malformed manifest")
 type Manifest struct {
 	Name      string  // of the file, for errors; "" where there is none
 	Namespace string  // by name; "" leaves it to whoever applies the manifest
-	Levels    []Level // in the order of limiter.CompareLevels, none of them twice, none Empty
+	Levels    []Level // in the order of limits.CompareLevels, none of them twice, none Empty
 }
 
 // Level is what one level shall say, all of it.
 type Level struct {
-	At            limiter.Level
-	limiter.Rules     // limits as limiter.Normal returns them
-	Line          int // where the manifest that was read names it; 0 elsewhere
+	At           limits.Level
+	limits.Rules     // limits as limits.Normal returns them
+	Line         int // where the manifest that was read names it; 0 elsewhere
 }
 
 // Equal reports whether two manifests declare the same, in whatever file.
@@ -36,13 +36,13 @@ func (m *Manifest) Equal(other *Manifest) bool {
 	})
 }
 
-// Export returns what is stored in the limiter's namespace; name is that of the
+// Export returns what is stored in the store's namespace; name is that of the
 // namespace, as the manifest shall have it. Comparing it with the table then finds
 // no change. It fails where the limits of a level cannot be read, or could not be
 // declared: other programs store some that this one refuses. The error wraps
-// limiter.ErrLimit and names all such levels, entities' by their resource alone.
-func Export(ctx context.Context, l *limiter.Limiter, name string) (*Manifest, error) {
-	stored, err := l.Levels(ctx)
+// limits.ErrLimit and names all such levels, entities' by their resource alone.
+func Export(ctx context.Context, store *limits.Store, name string) (*Manifest, error) {
+	stored, err := store.Levels(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("export: %w", err)
 	}
@@ -65,17 +65,17 @@ func Export(ctx context.Context, l *limiter.Limiter, name string) (*Manifest, er
 }
 
 // normal is what a level says, its limits as a manifest has them.
-func normal(s limiter.Stored) (limiter.Rules, error) {
+func normal(s limits.Stored) (limits.Rules, error) {
 	rules := s.Rules
 	if s.Invalid != nil || len(s.Limits) == 0 {
 		return rules, s.Invalid
 	}
 	var err error
-	rules.Limits, err = limiter.Normal(s.Limits...)
+	rules.Limits, err = limits.Normal(s.Limits...)
 	return rules, err
 }
 
 // discreet names a level without an entity's id.
-func discreet(level limiter.Level) string {
+func discreet(level limits.Level) string {
 	return levelName(level, func(string) string { return "" })
 }

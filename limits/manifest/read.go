@@ -10,16 +10,16 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 )
 
 // maxBytes is how long a manifest may be.
 const maxBytes = 16 << 20
 
 // Read reads a manifest in YAML, or in JSON, which is YAML, strictly: an unknown or
-// repeated key, a value of another type and a limit that the limiter would refuse are
+// repeated key, a value of another type and a limit that package limits would refuse are
 // errors. These begin with name:line:column, hold no entity's id, and wrap
-// ErrManifest; those that a limit is the cause of wrap limiter.ErrLimit too.
+// ErrManifest; those that a limit is the cause of wrap limits.ErrLimit too.
 func Read(r io.Reader, name string) (*Manifest, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
 	if err != nil {
@@ -36,7 +36,7 @@ func Read(r io.Reader, name string) (*Manifest, error) {
 	if err := file.root(root); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(file.manifest.Levels, func(a, b Level) int { return limiter.CompareLevels(a.At, b.At) })
+	slices.SortFunc(file.manifest.Levels, func(a, b Level) int { return limits.CompareLevels(a.At, b.At) })
 	return file.manifest, nil
 }
 
@@ -238,9 +238,9 @@ func (r *reader) root(n *yaml.Node) error {
 		case "namespace":
 			r.manifest.Namespace, err = r.text(p.value)
 		case "system":
-			err = r.level(p.key, limiter.ForAll(), p.value, "limits")
+			err = r.level(p.key, limits.ForAll(), p.value, "limits")
 		case "resources":
-			err = r.resources(p.value, limiter.ForResource)
+			err = r.resources(p.value, limits.ForResource)
 		case "entities":
 			err = r.entities(p.value)
 		}
@@ -252,13 +252,13 @@ func (r *reader) root(n *yaml.Node) error {
 }
 
 // resources reads the levels of resources.
-func (r *reader) resources(n *yaml.Node, level func(resource string) limiter.Level) error {
+func (r *reader) resources(n *yaml.Node, level func(resource string) limits.Level) error {
 	pairs, err := r.mapping(n)
 	if err != nil {
 		return err
 	}
 	for _, p := range pairs {
-		if limiter.ForResource(p.key.Value).Check() != nil {
+		if limits.ForResource(p.key.Value).Check() != nil {
 			return r.at(p.key, "a resource has up to 64 letters, digits and _ . - / : with a letter first")
 		}
 		if err := r.level(p.key, level(p.key.Value), p.value, levelKeys...); err != nil {
@@ -274,7 +274,7 @@ func (r *reader) entities(n *yaml.Node) error {
 		return err
 	}
 	for _, p := range pairs {
-		if limiter.ForEntity(p.key.Value).Check() != nil {
+		if limits.ForEntity(p.key.Value).Check() != nil {
 			return r.at(p.key, "an entity's id has up to 256 letters, digits and _ . - : @, a letter or digit first")
 		}
 		if err := r.entity(p.key, p.value); err != nil {
@@ -293,21 +293,21 @@ func (r *reader) entity(id, n *yaml.Node) error {
 	}
 	own := slices.IndexFunc(pairs, func(p pair) bool { return p.key.Value == "resources" })
 	if own < 0 {
-		return r.level(id, limiter.ForEntity(id.Value), n, levelKeys...)
+		return r.level(id, limits.ForEntity(id.Value), n, levelKeys...)
 	}
-	if err := r.resources(pairs[own].value, func(resource string) limiter.Level { return limiter.For(id.Value, resource) }); err != nil {
+	if err := r.resources(pairs[own].value, func(resource string) limits.Level { return limits.For(id.Value, resource) }); err != nil {
 		return err
 	}
 	if len(pairs) == 1 {
 		return nil
 	}
-	return r.rules(id, limiter.ForEntity(id.Value), slices.Delete(pairs, own, own+1))
+	return r.rules(id, limits.ForEntity(id.Value), slices.Delete(pairs, own, own+1))
 }
 
 // levelKeys are what a level may say.
 var levelKeys = []string{"limits", "access", "cascade"}
 
-func (r *reader) level(key *yaml.Node, at limiter.Level, n *yaml.Node, known ...string) error {
+func (r *reader) level(key *yaml.Node, at limits.Level, n *yaml.Node, known ...string) error {
 	pairs, err := r.mapping(n, known...)
 	if err != nil {
 		return err
@@ -315,10 +315,10 @@ func (r *reader) level(key *yaml.Node, at limiter.Level, n *yaml.Node, known ...
 	return r.rules(key, at, pairs)
 }
 
-var accesses = map[string]limiter.Access{"enabled": limiter.Enabled, "disabled": limiter.Disabled, "bypass": limiter.Bypass}
+var accesses = map[string]limits.Access{"enabled": limits.Enabled, "disabled": limits.Disabled, "bypass": limits.Bypass}
 
 // rules reads what a level says.
-func (r *reader) rules(key *yaml.Node, at limiter.Level, pairs []pair) error {
+func (r *reader) rules(key *yaml.Node, at limits.Level, pairs []pair) error {
 	if len(pairs) == 0 {
 		return r.at(key, "it says nothing: leave it out")
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 )
 
 // Kind is what becomes of a level.
@@ -24,14 +24,14 @@ const (
 
 // Change is what becomes of one level.
 type Change struct {
-	At      limiter.Level
+	At      limits.Level
 	Kind    Kind
 	Line    int     // of the manifest, 0 for a level that it does not name
 	Fields  []Field // what changes; none where only its owners do
 	Pending bool    // it was stored before, and perhaps not brought to all buckets
 
-	from       limiter.Stored // with the owners that it is to have
-	to         limiter.Rules
+	from       limits.Stored // with the owners that it is to have
+	to         limits.Rules
 	ownersOnly bool // the rules stay as they are
 }
 
@@ -46,10 +46,10 @@ type Field struct {
 
 // Plan is what makes the table say what a manifest declares.
 type Plan struct {
-	Changes []Change // in the order of limiter.CompareLevels, those that are unchanged among them
+	Changes []Change // in the order of limits.CompareLevels, those that are unchanged among them
 
-	limiter *limiter.Limiter
-	file    string
+	store *limits.Store
+	file  string
 }
 
 // An Option changes what a comparison covers.
@@ -75,31 +75,31 @@ func Was(earlier *Manifest) Option { return func(s *scope) { s.was = earlier } }
 func Owner(owner string) Option { return func(s *scope) { s.owner = owner } }
 
 // Compare returns what has to change so that the levels of the manifest are stored
-// as it declares them. It writes nothing. That the limiter works in the namespace
+// as it declares them. It writes nothing. That the store is of the namespace
 // of the manifest is up to the caller.
-func Compare(ctx context.Context, l *limiter.Limiter, m *Manifest, options ...Option) (*Plan, error) {
+func Compare(ctx context.Context, store *limits.Store, m *Manifest, options ...Option) (*Plan, error) {
 	var s scope
 	for _, option := range options {
 		option(&s)
 	}
 	declared := slices.Clone(m.Levels)
-	undeclared, err := s.undeclared(ctx, l, m)
+	undeclared, err := s.undeclared(ctx, store, m)
 	if err != nil {
 		return nil, fmt.Errorf("compare: %w", err)
 	}
 	for _, at := range undeclared {
 		declared = append(declared, Level{At: at})
 	}
-	slices.SortFunc(declared, func(a, b Level) int { return limiter.CompareLevels(a.At, b.At) })
-	at := make([]limiter.Level, len(declared))
+	slices.SortFunc(declared, func(a, b Level) int { return limits.CompareLevels(a.At, b.At) })
+	at := make([]limits.Level, len(declared))
 	for i, level := range declared {
 		at[i] = level.At
 	}
-	stored, err := l.Stored(ctx, at...)
+	stored, err := store.Stored(ctx, at...)
 	if err != nil {
 		return nil, fmt.Errorf("compare: %w", err)
 	}
-	plan := &Plan{limiter: l, file: m.Name}
+	plan := &Plan{store: store, file: m.Name}
 	for i, level := range declared {
 		change := s.change(stored[i], level.Rules)
 		if change.Line = level.Line; level.Empty() && change.Kind == Unchanged {
@@ -111,13 +111,13 @@ func Compare(ctx context.Context, l *limiter.Limiter, m *Manifest, options ...Op
 }
 
 // undeclared are the levels that go, in any order: none of the manifest's.
-func (s *scope) undeclared(ctx context.Context, l *limiter.Limiter, m *Manifest) ([]limiter.Level, error) {
-	named := map[limiter.Level]bool{}
+func (s *scope) undeclared(ctx context.Context, store *limits.Store, m *Manifest) ([]limits.Level, error) {
+	named := map[limits.Level]bool{}
 	for _, level := range m.Levels {
 		named[level.At] = true
 	}
-	var gone []limiter.Level
-	add := func(at limiter.Level) {
+	var gone []limits.Level
+	add := func(at limits.Level) {
 		if !named[at] {
 			named[at] = true
 			gone = append(gone, at)
@@ -131,7 +131,7 @@ func (s *scope) undeclared(ctx context.Context, l *limiter.Limiter, m *Manifest)
 	if !s.prune {
 		return gone, nil
 	}
-	stored, err := l.Levels(ctx)
+	stored, err := store.Levels(ctx)
 	for _, level := range stored {
 		add(level.At)
 	}
@@ -139,7 +139,7 @@ func (s *scope) undeclared(ctx context.Context, l *limiter.Limiter, m *Manifest)
 }
 
 // change is what becomes of a level and its owners.
-func (s *scope) change(from limiter.Stored, to limiter.Rules) Change {
+func (s *scope) change(from limits.Stored, to limits.Rules) Change {
 	switch {
 	case s.owner == "" || to.Empty() && s.prune:
 		return compare(from, to)
@@ -165,20 +165,20 @@ func (s *scope) declared(c Change) Change {
 }
 
 // left is what becomes of a level that the Owner declares no more.
-func (s *scope) left(from limiter.Stored) Change {
+func (s *scope) left(from limits.Stored) Change {
 	others := slices.DeleteFunc(slices.Clone(from.Owners), func(o string) bool { return o == s.owner })
 	switch {
 	case len(others) == len(from.Owners):
 		return Change{At: from.At, Kind: Unchanged} // not his
 	case len(others) == 0 || from.Empty() && from.Invalid == nil:
-		return compare(from, limiter.Rules{})
+		return compare(from, limits.Rules{})
 	}
 	from.Owners = others
 	return Change{At: from.At, Kind: Changed, from: from, to: from.Rules, ownersOnly: true}
 }
 
 // compare is what makes a level say something else.
-func compare(from limiter.Stored, to limiter.Rules) Change {
+func compare(from limits.Stored, to limits.Rules) Change {
 	change := Change{At: from.At, Kind: Changed, Pending: from.Pending, from: from, to: to}
 	was, invalid := normal(from)
 	if from.Invalid == nil && invalid != nil {
@@ -200,7 +200,7 @@ func compare(from limiter.Stored, to limiter.Rules) Change {
 }
 
 // rulesDiff is what differs between what a level says and is to say.
-func rulesDiff(from, to limiter.Rules) []Field {
+func rulesDiff(from, to limits.Rules) []Field {
 	var fields []Field
 	add := func(name, from, to string) {
 		if from != to {
@@ -209,15 +209,15 @@ func rulesDiff(from, to limiter.Rules) []Field {
 	}
 	add("access", accessText(from.Access), accessText(to.Access))
 	add("cascade", cascadeText(from.Cascade), cascadeText(to.Cascade))
-	limits := map[string][2]*limiter.Limit{}
+	byName := map[string][2]*limits.Limit{}
 	for i, l := range from.Limits {
-		limits[l.Name] = [2]*limiter.Limit{&from.Limits[i], nil}
+		byName[l.Name] = [2]*limits.Limit{&from.Limits[i], nil}
 	}
 	for i, l := range to.Limits {
-		limits[l.Name] = [2]*limiter.Limit{limits[l.Name][0], &to.Limits[i]}
+		byName[l.Name] = [2]*limits.Limit{byName[l.Name][0], &to.Limits[i]}
 	}
-	for _, name := range sortedKeys(limits) {
-		fields = append(fields, limitDiff(name, limits[name][0], limits[name][1])...)
+	for _, name := range sortedKeys(byName) {
+		fields = append(fields, limitDiff(name, byName[name][0], byName[name][1])...)
 	}
 	return fields
 }
@@ -230,7 +230,7 @@ func cascadeText(cascade *bool) string {
 }
 
 // limitDiff is what differs between two limits of a name, nil for none.
-func limitDiff(name string, from, to *limiter.Limit) []Field {
+func limitDiff(name string, from, to *limits.Limit) []Field {
 	switch {
 	case from == nil:
 		return []Field{{Limit: name, To: line(limitNode(*to))}}
@@ -239,7 +239,7 @@ func limitDiff(name string, from, to *limiter.Limit) []Field {
 	}
 	values := map[string][2]string{}
 	var names []string
-	for side, l := range []*limiter.Limit{from, to} {
+	for side, l := range []*limits.Limit{from, to} {
 		for _, field := range limitFields(*l) {
 			value, seen := values[field.name]
 			if !seen {
@@ -277,22 +277,22 @@ func (p *Plan) Count(kind Kind) int {
 // about it straight to what is to decide: a quota that moves from one level to
 // another is never hidden in between, which would grant it anew. Apply ends at the
 // first that fails, with an *ApplyError. A level that is no longer stored as it was
-// compared is left alone: that error wraps limiter.ErrStale, and comparing again
+// compared is left alone: that error wraps limits.ErrStale, and comparing again
 // shows what is there. One that was stored and not brought to all buckets is
 // Pending in the next plan. Buckets that cannot be read keep nothing from the
 // others: where nothing else fails the error is of the first level that was not
-// brought to them, wraps limiter.ErrUnreadable, and has the further ones as left.
+// brought to them, wraps limits.ErrUnreadable, and has the further ones as left.
 // An empty plan writes nothing.
 func (p *Plan) Apply(ctx context.Context) error {
 	changes := inOrder(p.Changes)
 	var done, unread []Change
 	var first error
 	for i, change := range changes {
-		err := p.store(ctx, change)
+		err := p.write(ctx, change)
 		switch {
 		case err == nil:
 			done = append(done, change)
-		case errors.Is(err, limiter.ErrUnreadable):
+		case errors.Is(err, limits.ErrUnreadable):
 			unread, first = append(unread, change), cmp.Or(first, err)
 		default:
 			return p.failed(done, change, append(unread, changes[i+1:]...), err)
@@ -304,11 +304,11 @@ func (p *Plan) Apply(ctx context.Context) error {
 	return nil
 }
 
-func (p *Plan) store(ctx context.Context, c Change) error {
+func (p *Plan) write(ctx context.Context, c Change) error {
 	if c.ownersOnly {
-		return p.limiter.SetOwners(ctx, c.from)
+		return p.store.SetOwners(ctx, c.from)
 	}
-	return p.limiter.Replace(ctx, c.from, c.to)
+	return p.store.Replace(ctx, c.from, c.to)
 }
 
 func (p *Plan) failed(done []Change, at Change, left []Change, err error) error {
@@ -349,7 +349,7 @@ func (c Change) takesAway() bool {
 	case len(c.from.Limits) > 0 || c.from.Invalid != nil:
 		return true
 	}
-	return c.from.Access != limiter.Inherit && c.to.Access == limiter.Inherit || c.from.Cascade != nil && c.to.Cascade == nil
+	return c.from.Access != limits.Inherit && c.to.Access == limits.Inherit || c.from.Cascade != nil && c.to.Cascade == nil
 }
 
 // where says which level is meant, without an entity's id.
@@ -376,7 +376,7 @@ type ApplyError struct {
 
 func (e *ApplyError) Error() string {
 	made := "made before it"
-	if errors.Is(e.Err, limiter.ErrUnreadable) {
+	if errors.Is(e.Err, limits.ErrUnreadable) {
 		made = "made"
 	}
 	return fmt.Sprintf("%s: %v (%d %s, %d left)", e.where, e.Err, len(e.Done), made, len(e.Left))

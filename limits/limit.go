@@ -1,4 +1,4 @@
-package limiter
+package limits
 
 import (
 	"errors"
@@ -15,59 +15,58 @@ import (
 // ErrLimit says that a limit is declared wrongly.
 var ErrLimit = errors.New("malformed limit")
 
-// Limit is one rule of what an entity may use of a resource, for all of its
-// shards together.
+// Limit is one rule of what an entity may use of a resource, over all shards
+// together.
 type Limit struct {
 	Name     string
 	Capacity int64         // tokens: the most that can be held at once, or a quota's whole allowance
 	Refill   int64         // tokens for each Period; 0 for a quota
 	Period   time.Duration // of Refill, whole seconds
 
-	// A quota has either of these and no refill.
+	// A quota has one of these and no refill.
 	Resets []string      // cron expressions of five fields: when the allowance is restored
 	Window time.Duration // how long the allowance lasts from its first use, whole seconds
 
-	Schedule []quota.Entry // when capacity and refill are others; of several that match, the first
+	Schedule []quota.Entry // when capacity and refill differ; the first entry that matches holds
 	Zone     string        // IANA zone of Resets and Schedule; "" is UTC
 	Soft     bool          // metered, never enforced
 
-	Division quota.Division // how it is divided among shards; quota.Replicated of a limit that drips alone
+	Division quota.Division // how it is divided among shards; only a dripping limit can be quota.Replicated
 }
 
-// PerSecond is a limit of n tokens that drips n a second.
+// PerSecond returns a limit of n tokens that refills by n a second.
 func PerSecond(name string, n int64) Limit { return drips(name, n, time.Second) }
 
-// PerMinute is a limit of n tokens that drips n a minute.
+// PerMinute returns a limit of n tokens that refills by n a minute.
 func PerMinute(name string, n int64) Limit { return drips(name, n, time.Minute) }
 
-// PerHour is a limit of n tokens that drips n an hour.
+// PerHour returns a limit of n tokens that refills by n an hour.
 func PerHour(name string, n int64) Limit { return drips(name, n, time.Hour) }
 
-// PerDay is a limit of n tokens that drips n a day.
+// PerDay returns a limit of n tokens that refills by n a day.
 func PerDay(name string, n int64) Limit { return drips(name, n, 24*time.Hour) }
 
 func drips(name string, n int64, period time.Duration) Limit {
 	return Limit{Name: name, Capacity: n, Refill: n, Period: period}
 }
 
-// Quota is an allowance of n tokens that is restored whenever one of the cron
-// expressions (five fields, UTC unless the limit's Zone says otherwise) begins
-// to match: "0 0 1 * *" is the first of each month.
+// Quota returns an allowance of n tokens. It is restored whenever one of the cron
+// expressions begins to match: "0 0 1 * *" is the first of each month. They are in
+// UTC unless the limit's Zone says otherwise.
 func Quota(name string, n int64, crons ...string) Limit {
 	return Limit{Name: name, Capacity: n, Resets: crons}
 }
 
-// Session is an allowance of n tokens for a window of time that its first use
-// opens.
+// Session returns an allowance of n tokens for a window of time. The first use
+// opens the window.
 func Session(name string, n int64, window time.Duration) Limit {
 	return Limit{Name: name, Capacity: n, Window: window}
 }
 
-// Bounds of a declared limit, those of the layout's other programs.
+// Bounds of a declared limit. They are those of the layout's other programs.
 const (
 	maxNameBytes   = 64
 	maxTokens      = 1_000_000_000_000_000
-	maxAmount      = 1_000_000_000_000 // of one use: sums of such stay readable for long
 	maxPeriod      = 1_000_000_000 * time.Second
 	maxScheduled   = 50
 	defaultPeriodS = 1 // what a quota's unused refill period is stored as, seconds
@@ -90,12 +89,12 @@ func (l Limit) fault(format string, a ...any) error {
 	return fmt.Errorf("%w %.80q: %s", ErrLimit, l.Name, fmt.Sprintf(format, a...))
 }
 
-// checkStored is check for one that is stored. A division that it cannot have, or
-// that a later program knows, is passed on to the buckets: they are divided, and
-// the aggregator counts them.
+// checkStored is check for a stored limit. It lets a division pass that the limit
+// cannot have, or that a later program knows: buckets treat it as divided, and the
+// aggregator counts them.
 func (l Limit) checkStored() error {
 	fail := l.fault
-	quotaLike := len(l.Resets) > 0 || l.Window != 0
+	quotaLike := l.isQuota()
 	switch {
 	case !limitName.MatchString(l.Name) || len(l.Name) > maxNameBytes:
 		return fail("a name is a letter and up to %d letters, digits and _ . -", maxNameBytes-1)
@@ -140,7 +139,7 @@ func wholeSeconds(d time.Duration) bool {
 	return d >= time.Second && d <= maxPeriod && d%time.Second == 0
 }
 
-// calendars are the limit's schedules, parsed.
+// calendars parses the limit's schedules.
 func (l Limit) calendars() (schedule quota.Schedule, resets quota.Resets, err error) {
 	if schedule, err = quota.NewSchedule(l.Zone, l.Schedule...); err != nil {
 		return schedule, resets, err
@@ -151,7 +150,7 @@ func (l Limit) calendars() (schedule quota.Schedule, resets quota.Resets, err er
 	return schedule, resets, err
 }
 
-// checkAll checks limits that are to stand on one bucket together.
+// checkAll checks limits that share one bucket.
 func checkAll(limits []Limit) error {
 	if len(limits) == 0 {
 		return fmt.Errorf("%w: none is given", ErrLimit)
@@ -161,14 +160,14 @@ func checkAll(limits []Limit) error {
 		if err := l.check(); err != nil {
 			return err
 		}
-		// Stored by other programs they are read, and admitted by.
+		// Where another program stored such a limit, it is read and enforced.
 		if !table.CanCount(l.Name) {
 			return fmt.Errorf("%w %.80q: usage items have an attribute of that name, and could not count it", ErrLimit, l.Name)
 		}
 		if slices.ContainsFunc(limits[:i], func(other Limit) bool { return other.Name == l.Name }) {
 			return fmt.Errorf("%w %.80q: declared twice", ErrLimit, l.Name)
 		}
-		// One that is stored is read: here it never drips, whatever is in force.
+		// A stored one is read: it never drips here, whatever its schedule says.
 		if l.isQuota() && slices.ContainsFunc(l.Schedule, func(e quota.Entry) bool { return e.Refill != 0 }) {
 			return fmt.Errorf("%w %.80q: a quota has no Refill, in a schedule neither", ErrLimit, l.Name)
 		}

@@ -7,7 +7,8 @@ import (
 	"testing"
 
 	"github.com/shardquota/shardquota/limiter"
-	. "github.com/shardquota/shardquota/limiter/manifest"
+	"github.com/shardquota/shardquota/limits"
+	. "github.com/shardquota/shardquota/limits/manifest"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -20,7 +21,7 @@ const (
 // level apart by a space.
 func (w *world) owners() (owners []string) {
 	w.Helper()
-	stored, err := w.limiter.Levels(w.Context())
+	stored, err := w.store.Levels(w.Context())
 	w.noError(err)
 	for _, s := range stored {
 		owners = append(owners, strings.Join(s.Owners, " "))
@@ -42,7 +43,7 @@ func TestOwners(t *testing.T) {
 		all := w.read(three)
 		less := w.read("system: {limits: {rpm: 60 per minute}}")
 		both := ours + " " + theirs
-		w.noError(w.limiter.SetAccess(w.Context(), limiter.ForEntity(acme), limiter.Disabled)) // as all declares it
+		w.noError(w.store.SetAccess(w.Context(), limits.ForEntity(acme), limits.Disabled)) // as all declares it
 		w.apply(all, Owner(ours))
 		w.owned("applied", ours, ours, "", ours)
 		if writes := w.apply(all, Owner(ours)); writes != 0 {
@@ -82,13 +83,13 @@ func TestOwnersAlone(t *testing.T) {
 			w.Errorf("one owner less writes %d items", writes)
 		}
 		w.owned("left", theirs)
-		if stored, err := w.limiter.Stored(w.Context(), limiter.ForAll()); err != nil || stored[0].Invalid == nil {
+		if stored, err := w.store.Stored(w.Context(), limits.ForAll()); err != nil || stored[0].Invalid == nil {
 			w.Errorf("the level says %+v, %v", stored, err)
 		}
-		w.noError(w.limiter.SetLimits(w.Context(), limiter.ForAll(), limiter.PerMinute("rpm", 60)))
+		w.noError(w.store.SetLimits(w.Context(), limits.ForAll(), limits.PerMinute("rpm", 60)))
 		plan := w.compare(m, Owner(ours))
-		w.noError(w.limiter.SetLimits(w.Context(), limiter.ForAll(), limiter.PerMinute("rpm", 3)))
-		if err := plan.Apply(w.Context()); !errors.Is(err, limiter.ErrStale) {
+		w.noError(w.store.SetLimits(w.Context(), limits.ForAll(), limits.PerMinute("rpm", 3)))
+		if err := plan.Apply(w.Context()); !errors.Is(err, limits.ErrStale) {
 			w.Errorf("on a level that changed meanwhile: %v", err)
 		}
 		w.owned("stale", theirs)
@@ -148,10 +149,10 @@ func TestAppliedPastBucketsThatCannotBeRead(t *testing.T) {
 		next := w.read("system: {limits: {rpm: 6 per minute}}\nresources: {gpt-4: {limits: {rpm: 7 per minute}}, other: {access: disabled}}")
 		err := w.compare(next).Apply(w.Context())
 		var failed *ApplyError
-		if !errors.Is(err, limiter.ErrUnreadable) || !errors.As(err, &failed) || strings.Contains(err.Error(), acme) || !strings.HasSuffix(err.Error(), " (1 made, 1 left)") {
+		if !errors.Is(err, limits.ErrUnreadable) || !errors.As(err, &failed) || strings.Contains(err.Error(), acme) || !strings.HasSuffix(err.Error(), " (1 made, 1 left)") {
 			w.Fatalf("got %v", err)
 		}
-		if failed.Failed.At != limiter.ForResource(model) || failed.Done[0].At != limiter.ForResource("other") || failed.Left[0].At != limiter.ForAll() {
+		if failed.Failed.At != limits.ForResource(model) || failed.Done[0].At != limits.ForResource("other") || failed.Left[0].At != limits.ForAll() {
 			w.Errorf("got %+v", failed)
 		}
 		items, err := w.Client.Items(w.Context(), []table.ItemKey{{PK: at("sk-live-beta"), SK: table.StateSK}})
