@@ -63,7 +63,7 @@ SERIAL := ^(TestDeliveryDoesNotMatter|TestCutAndRedriven|TestSyntheticDeliveryDo
 	TestParseItemAgreesWithTheSDK|TestImagesOfRecordings|TestWatchTellsAll|$\
 	TestAQuotaThatMovesBetweenLevelsStays|TestRandomRoundTrip|$\
 	TestModel|TestMutantsAreCaught|TestBoundsAreReached|TestSameRequests)$$
-SERIAL_IN := ./aggregator/replay ./cmd/shardquota ./cmd/shardquota/simulate ./events ./table ./table/memory ./limiter/manifest ./internal/ideal
+SERIAL_IN := ./aggregator/replay ./cmd/shardquota ./cmd/shardquota/simulate ./events ./table ./table/memory ./limits/manifest ./internal/ideal
 
 # GATE measures the fast paths against the slow ones. The race detector watches
 # each byte that a fast one looks at, which takes most of the difference away.

@@ -78,7 +78,7 @@ type Creation struct {
 // Decline is one shard that was not created, and why.
 type Decline struct {
 	Key    table.Key
-	Reason Reason
+	Reason table.Refusal
 }
 
 // InvalidDivision is a limit that says a division which it cannot have, or which
@@ -153,7 +153,7 @@ func (r *Report) created(key table.Key, count int, funding []quota.Funding) {
 }
 
 // decline reports shards first to last of a group.
-func (r *Report) decline(group table.Group, first, last int, reason Reason) {
+func (r *Report) decline(group table.Group, first, last int, reason table.Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for shard := first; shard <= last; shard++ {
@@ -184,19 +184,11 @@ func (r *Report) sort() {
 }
 
 func compareKeys(a, b table.Key) int {
-	return cmp.Or(CompareGroups(a.Group, b.Group), cmp.Compare(a.Shard, b.Shard))
-}
-
-// CompareGroups orders groups by namespace, entity and resource.
-func CompareGroups(a, b table.Group) int {
-	return cmp.Or(
-		cmp.Compare(a.Namespace, b.Namespace),
-		cmp.Compare(a.Entity, b.Entity),
-		cmp.Compare(a.Resource, b.Resource))
+	return cmp.Or(a.Group.Compare(b.Group), cmp.Compare(a.Shard, b.Shard))
 }
 
 func compareUsage(a, b table.UsageKey) int {
-	return cmp.Or(CompareGroups(a.Group, b.Group), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Start, b.Start))
+	return cmp.Or(a.Group.Compare(b.Group), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Start, b.Start))
 }
 
 // Err joins what failed, nil where nothing did.

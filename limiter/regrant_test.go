@@ -9,6 +9,7 @@ import (
 
 	"github.com/shardquota/shardquota/internal/fixture"
 	. "github.com/shardquota/shardquota/limiter"
+	. "github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
@@ -18,12 +19,7 @@ type attrs = fixture.Attrs
 // put puts a shard of acme's, last passed at noon.
 func (w *world) put(shard int, more ...attrs) {
 	w.Helper()
-	keys := attrs{}
-	for name, value := range group(acme).At(shard).Keys() {
-		keys[name] = value
-	}
-	item := fixture.Bucket(group(acme).At(shard), append([]attrs{keys}, more...)...)
-	w.noError(w.Client.Replace(w.Context(), item))
+	fixture.Replace(w.T, w.Client, fixture.Bucket(group(acme).At(shard), more...))
 }
 
 // takeAll takes so many of q at once off shard after shard until none gives any

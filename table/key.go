@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -23,7 +24,11 @@ const (
 // StateSK is the sort key of every bucket item.
 const StateSK = "#STATE"
 
-const bucketMark = "/BUCKET#"
+const (
+	bucketMark = "/BUCKET#"
+
+	bucketPrefix = "BUCKET#" // of a bucket's sort key in every index
+)
 
 // maxPK is how long DynamoDB lets a partition key be, in bytes.
 const maxPK = 2048
@@ -34,6 +39,14 @@ var ErrKey = errors.New("malformed key")
 // Group names the shards of one entity's use of one resource.
 type Group struct {
 	Namespace, Entity, Resource string
+}
+
+// Compare orders groups by namespace, entity and resource.
+func (g Group) Compare(other Group) int {
+	return cmp.Or(
+		strings.Compare(g.Namespace, other.Namespace),
+		strings.Compare(g.Entity, other.Entity),
+		strings.Compare(g.Resource, other.Resource))
 }
 
 // Key names one bucket: one shard of a group.
@@ -50,8 +63,8 @@ func (k Key) PK() string {
 	return k.Namespace + bucketMark + k.Entity + "#" + k.Resource + "#" + strconv.Itoa(k.Shard)
 }
 
-// ParseKey reads a bucket's partition key. The error wraps ErrKey and does not
-// hold the key, which may be a secret.
+// ParseKey reads a bucket's partition key. The error wraps ErrKey. It does not hold the
+// key, which may be a secret.
 func ParseKey(pk string) (Key, error) {
 	if len(pk) > maxPK {
 		return Key{}, fmt.Errorf("%w: longer than %d bytes", ErrKey, maxPK)
@@ -72,18 +85,22 @@ func ParseKey(pk string) (Key, error) {
 	return Key{Group{namespace, entity, resource}, shard}, nil
 }
 
-// Keys are a bucket item's keys, by their attributes: those of the table and of
-// its indexes.
+// Keys returns a bucket item's keys by attribute: those of the table and those of its
+// indexes.
 func (k Key) Keys() map[string]string {
 	shard := strconv.Itoa(k.Shard)
 	return map[string]string{
 		AttrPK:     k.PK(),
 		AttrSK:     StateSK,
 		AttrGSI2PK: k.Namespace + "/RESOURCE#" + k.Resource,
-		AttrGSI2SK: "BUCKET#" + k.Entity + "#" + shard,
+		AttrGSI2SK: bucketPrefix + k.Entity + "#" + shard,
 		AttrGSI3PK: k.Namespace + "/ENTITY#" + k.Entity,
-		AttrGSI3SK: "BUCKET#" + k.Resource + "#" + shard,
+		AttrGSI3SK: bucketPrefix + k.Resource + "#" + shard,
 		AttrGSI4PK: k.Namespace,
-		AttrGSI4SK: "BUCKET#" + k.Entity + "#" + k.Resource + "#" + shard,
+		AttrGSI4SK: bucketPrefix + k.Entity + "#" + k.Resource + "#" + shard,
 	}
 }
+
+// IndexKeys are the attributes by which an index holds items: its partition key
+// and its sort key.
+func IndexKeys(index string) (pk, sk string) { return index + "PK", index + "SK" }

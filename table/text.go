@@ -13,7 +13,7 @@ func (item Item) IsText(name string) bool {
 
 // MapText returns a value with each text in it replaced by to: strings, binary
 // values, sets of either, elements of lists, and names and values of maps.
-func MapText(value types.AttributeValue, to func(string) string) types.AttributeValue {
+func MapText(value Value, to func(string) string) Value {
 	switch v := value.(type) {
 	case *types.AttributeValueMemberS:
 		return S(to(v.Value))
@@ -38,7 +38,7 @@ func MapText(value types.AttributeValue, to func(string) string) types.Attribute
 		}
 		return mapped
 	case *types.AttributeValueMemberM:
-		mapped := &types.AttributeValueMemberM{Value: map[string]types.AttributeValue{}}
+		mapped := &types.AttributeValueMemberM{Value: Item{}}
 		for name, element := range v.Value {
 			mapped.Value[to(name)] = MapText(element, to)
 		}

@@ -63,12 +63,6 @@ func (l limited) Amend(ctx context.Context, pk, sk string, amendment table.Amend
 	return l.client.Amend(ctx, pk, sk, amendment)
 }
 
-// Replace implements table.Client.
-func (l limited) Replace(ctx context.Context, item table.Item) error {
-	defer l.observeItem(item.Key())
-	return l.client.Replace(ctx, item)
-}
-
 // Remove implements table.Client.
 func (l limited) Remove(ctx context.Context, pk, sk string, expect ...table.NamedValue) (bool, error) {
 	return l.client.Remove(ctx, pk, sk, expect...)

@@ -119,11 +119,11 @@ func TestWriteUnits(t *testing.T) {
 		"add usage again":    {"GSI2 1, table 1, total 2", "table 1, total 1"},
 		"read bucket":        {"", ""},
 
-		"take":             {"GSI2 1, table 1, total 2", "table 1, total 1"},
+		"charge":           {"GSI2 1, table 1, total 2", "table 1, total 1"},
 		"use":              {"GSI2 1, table 1, total 2", "table 1, total 1"},
 		"use several":      {"GSI2 2, table 4, total 6", "table 4, total 4"}, // two: a transaction costs twice
-		"settle":           {"GSI2 1, table 1, total 2", "table 1, total 1"},
-		"tell of a window": {"GSI2 1, table 1, total 2", "table 1, total 1"},
+		"reconcile":        {"GSI2 1, table 1, total 2", "table 1, total 1"},
+		"propagate window": {"GSI2 1, table 1, total 2", "table 1, total 1"},
 		"amend":            {"GSI2 1, table 1, total 2", "table 1, total 1"},
 		"replace":          {"GSI2 1, table 1, total 2", "table 1, total 1"},
 		"insert":           {"GSI2 1, GSI3 1, GSI4 1, table 1, total 4", "GSI2 1, GSI3 1, GSI4 1, table 1, total 4"},

@@ -51,7 +51,7 @@ var amended = table.Amendment{
 
 // clientCalls are the operations that only a Client has.
 var clientCalls = []call{
-	{"take", "UpdateItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
+	{"charge", "UpdateItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
 		return c.Charge(ctx, group.At(0), table.FastCharge{Amounts: map[string]int64{"calls": 3000}, Now: now})
 	}},
 	{"use", "UpdateItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
@@ -59,20 +59,17 @@ var clientCalls = []call{
 		return c.Use(ctx, b, use, 1900000000)
 	}},
 	{"use several", "TransactWriteItems", func(ctx context.Context, c *dynamo.Client) (any, error) { return c.UseAll(ctx, uses()) }},
-	{"settle", "UpdateItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
+	{"reconcile", "UpdateItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
 		return c.Reconcile(ctx, decode(seed()[1]), []quota.Adjustment{
 			{Limit: "calls", Consumed: -500, Balance: 500, Max: new(int64(1500))}, {Limit: "wcu", Consumed: 1000, Balance: -1000},
 		})
 	}},
-	{"tell of a window", "UpdateItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
+	{"propagate window", "UpdateItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
 		return c.PropagateWindow(ctx, group.At(1), table.OpenedWindow{Limit: "calls", Start: now + 7200_000, Length: 7200_000})
 	}},
 	{"insert", "PutItem", func(ctx context.Context, c *dynamo.Client) (any, error) { return c.Insert(ctx, another()) }},
 	{"amend", "UpdateItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
 		return c.Amend(ctx, group.At(0).PK(), table.StateSK, amended)
-	}},
-	{"replace", "PutItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
-		return nil, c.Replace(ctx, bucket(1, 2, "5"))
 	}},
 	{"remove", "DeleteItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
 		return c.Remove(ctx, group.At(1).PK(), table.StateSK)
@@ -100,14 +97,14 @@ func clientCall(name string) func(context.Context, *dynamo.Client) (any, error) 
 // charges are the places in the Client that make a request which is not to be
 // made again by itself.
 var charges = []site{
-	{method: "Charge", operation: "UpdateItem", do: clientCall("take")},
+	{method: "Charge", operation: "UpdateItem", do: clientCall("charge")},
 	{method: "Use", operation: "UpdateItem", do: clientCall("use")},
-	{method: "Reconcile", operation: "UpdateItem", do: clientCall("settle")},
+	{method: "Reconcile", operation: "UpdateItem", do: clientCall("reconcile")},
 }
 
 // clientSites are the others.
 var clientSites = []site{
-	{method: "PropagateWindow", operation: "UpdateItem", do: clientCall("tell of a window"), again: func(t *testing.T, answer any, items raw) {
+	{method: "PropagateWindow", operation: "UpdateItem", do: clientCall("propagate window"), again: func(t *testing.T, answer any, items raw) {
 		if answer != false {
 			t.Error("told twice")
 		}
@@ -124,9 +121,6 @@ var clientSites = []site{
 			t.Errorf("got %+v", got)
 		}
 	}},
-	{method: "Replace", operation: "PutItem", do: clientCall("replace"), again: func(t *testing.T, _ any, items raw) {
-		numbers(t, items, group.At(1).PK(), table.StateSK, map[string]string{"b_calls_tk": "5"})
-	}},
 	{method: "Remove", operation: "DeleteItem", do: clientCall("remove"), again: func(t *testing.T, _ any, items raw) {
 		if item := items.Get(t, group.At(1).PK(), table.StateSK); item != nil {
 			t.Errorf("still there: %v", item)
@@ -136,7 +130,7 @@ var clientSites = []site{
 		numbers(t, items, group.At(0).PK(), table.StateSK, map[string]string{"b_calls_tk": "5000"})
 		numbers(t, items, group.At(1).PK(), table.StateSK, map[string]string{"b_calls_tk": "40"})
 	}},
-	{method: "readItems", operation: "BatchGetItem", do: clientCall("read items")},
+	{method: "Items", operation: "BatchGetItem", do: clientCall("read items")},
 	{method: "Find", operation: "Query", do: clientCall("find buckets")},
 	{method: "FindLevels", operation: "Query", do: clientCall("find levels")},
 }

@@ -51,6 +51,8 @@ func failure(operation string, err error, hidden secrets) error {
 	}
 	e.Message = hidden.strike(e.Message)
 	switch {
+	case cancelled != nil && onlyConflicts(cancelled):
+		e.causes = append(e.causes, table.ErrConflict)
 	case mayPass(err) && (cancelled != nil || throttles.IsErrorThrottle(err) == aws.TrueTernary):
 		e.causes = append(e.causes, table.ErrThrottled)
 	case mayPass(err):
@@ -64,17 +66,28 @@ func failure(operation string, err error, hidden secrets) error {
 	return e
 }
 
-// conditionFailed returns the item that failed an update's condition, nil where
-// there is none.
-func conditionFailed(err error) (table.Item, bool) {
-	var failed *types.ConditionalCheckFailedException
-	if !errors.As(err, &failed) {
-		return nil, false
+// onlyConflicts reports whether a transaction was cancelled because another one
+// holds an item, and for nothing else.
+func onlyConflicts(cancelled *types.TransactionCanceledException) bool {
+	const conflict = "TransactionConflict"
+	codes := reasonCodes(cancelled)
+	return slices.Contains(codes, conflict) && !slices.ContainsFunc(codes, func(code string) bool {
+		return code != "" && code != "None" && code != conflict
+	})
+}
+
+// failedAt is when the service answered with an error, epoch ms, 0 where it does
+// not say.
+func failedAt(err error) int64 {
+	var response *smithyhttp.ResponseError
+	if !errors.As(err, &response) || response.Response == nil {
+		return 0
 	}
-	if len(failed.Item) == 0 {
-		return nil, true
+	answered, err := http.ParseTime(response.Response.Header.Get("Date"))
+	if err != nil {
+		return 0
 	}
-	return failed.Item, true
+	return answered.UnixMilli()
 }
 
 // passing are the service's names for failures that may pass, over and above

@@ -1,50 +1,146 @@
 package dynamo
 
 import (
-	"fmt"
+	"encoding/binary"
+	"slices"
 	"strconv"
 	"strings"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/shardquota/shardquota/table"
 )
 
-// expression is a conditional update under construction. Every attribute and
-// every value gets a positional alias. The conditions are all to hold.
+// expression is a write as the service is asked for it. Limit names hold dots and
+// dashes, so every attribute and every value has a positional alias.
 type expression struct {
-	names   map[string]string // attribute by alias
-	values  table.Item        // value by alias; nil while there is none
-	aliases map[string]string // alias by attribute
-
-	sets, adds, removes, conditions []string
-
-	rendered *text // nil until it is final
+	*text
+	values table.Item // by alias; nil where there are none
 }
 
-// text is what an expression says.
+// text is what writes of one shape have in common.
 type text struct {
-	update, condition *string
-	fits              error // why the service does not take it
+	update, condition *string           // nil where there is nothing to say
+	names             map[string]string // attribute by alias
 }
 
-// render makes the text, once: what is said after that is not in it.
-func (e *expression) render() text {
-	if e.rendered == nil {
-		e.rendered = &text{update: e.update(), condition: e.condition()}
-		e.rendered.fits = e.rendered.check()
+// expressions renders writes. It keeps the texts of the shapes that it met last:
+// making one costs more than everything else about a request.
+type expressions struct{ shapes *lru.Cache[string, *text] }
+
+// maxShapes is how many shapes are kept. A program has a few, but which limits a
+// use asks for may come from outside.
+const maxShapes = 256
+
+func newExpressions() expressions {
+	shapes, err := lru.New[string, *text](maxShapes)
+	if err != nil {
+		panic("dynamo: " + err.Error()) // of a size below 1
 	}
-	return *e.rendered
+	return expressions{shapes}
 }
 
-// usual is how many names and values an expression is made with room for.
-const usual = 16
+func (e expressions) of(w *table.Write) expression {
+	var usual [1024]byte
+	s := shaper{shape: usual[:0], values: make([]types.AttributeValue, 0, 2*usualAliases)}
+	s.write(w)
+	shape := string(s.shape)
+	known, ok := e.shapes.Get(shape)
+	if !ok {
+		known = render(w, s.values)
+		e.shapes.Add(shape, known)
+	}
+	return expression{known, s.byAlias()}
+}
 
-// aliases are the first ones of a kind, which nearly all expressions do with, so
-// that a batch of thousands of updates does not make each of them anew.
+// shaper walks through a write. It collects the write's values, each once, and
+// spells out everything else: two writes are spelled alike only if their texts
+// are the same.
+type shaper struct {
+	shape  []byte
+	values []types.AttributeValue
+}
+
+func (s *shaper) write(w *table.Write) {
+	s.number(len(w.Set))
+	for i := range w.Set {
+		set := &w.Set[i]
+		s.flag(set.Absent)
+		s.name(set.Name)
+		s.name(set.From)
+		s.value(set.Value)
+	}
+	s.number(len(w.Add))
+	for i := range w.Add {
+		s.name(w.Add[i].Name)
+		s.value(w.Add[i].Value)
+	}
+	s.number(len(w.Remove))
+	for _, name := range w.Remove {
+		s.name(name)
+	}
+	s.conditions(w.Require)
+}
+
+func (s *shaper) conditions(conditions []table.Condition) {
+	s.number(len(conditions))
+	for i := range conditions {
+		c := &conditions[i]
+		s.number(int(c.Op))
+		s.flag(c.OrAbsent)
+		s.name(c.Name)
+		if c.Value != nil {
+			s.value(c.Value)
+		}
+		s.conditions(c.Of)
+	}
+}
+
+func (s *shaper) number(n int) { s.shape = binary.AppendUvarint(s.shape, uint64(n)) }
+
+func (s *shaper) name(name string) {
+	s.number(len(name))
+	s.shape = append(s.shape, name...)
+}
+
+func (s *shaper) flag(set bool) {
+	if set {
+		s.number(1)
+	} else {
+		s.number(0)
+	}
+}
+
+func (s *shaper) value(value types.AttributeValue) {
+	at := slices.Index(s.values, value)
+	if at < 0 {
+		at = len(s.values)
+		s.values = append(s.values, value)
+	}
+	s.number(at)
+}
+
+func (s *shaper) byAlias() table.Item {
+	if len(s.values) == 0 {
+		return nil
+	}
+	values := make(table.Item, len(s.values))
+	for i, value := range s.values {
+		values[valueAliases.of(i)] = value
+	}
+	return values
+}
+
+// usualAliases is how many names or values nearly all writes do with.
+const usualAliases = 16
+
+// aliases are the first ones of a kind, so that a batch of thousands of updates
+// does not make each of them anew.
 type aliases struct {
 	kind  string
-	first [2 * usual]string
+	first [2 * usualAliases]string
 }
 
 var nameAliases, valueAliases = newAliases("#"), newAliases(":")
@@ -64,79 +160,20 @@ func (a *aliases) of(n int) string {
 	return a.kind + strconv.Itoa(n)
 }
 
-func newExpression() *expression {
-	return &expression{names: make(map[string]string, usual), aliases: make(map[string]string, usual)}
+// renderer makes the text of a write whose values are known.
+type renderer struct {
+	names   map[string]string // attribute by alias
+	aliases map[string]string // alias by attribute
+	values  []types.AttributeValue
 }
 
-// name returns the alias of an attribute.
-func (e *expression) name(attribute string) string {
-	alias, ok := e.aliases[attribute]
-	if !ok {
-		alias = nameAliases.of(len(e.names))
-		e.names[alias], e.aliases[attribute] = attribute, alias
+func render(w *table.Write, values []types.AttributeValue) *text {
+	r := &renderer{map[string]string{}, map[string]string{}, values}
+	t := &text{update: some(r.update(w)), condition: some(r.join(w.Require, " AND "))}
+	if len(r.names) > 0 {
+		t.names = r.names
 	}
-	return alias
-}
-
-// value returns a new alias for a value.
-func (e *expression) value(value types.AttributeValue) string {
-	if e.values == nil {
-		e.values = make(table.Item, usual)
-	}
-	alias := valueAliases.of(len(e.values))
-	e.values[alias] = value
-	return alias
-}
-
-func (e *expression) number(n int64) string { return e.value(table.N(strconv.FormatInt(n, 10))) }
-
-// update renders what is to be done, in the order in which it was said; nil
-// where it is nothing.
-func (e *expression) update() *string {
-	var clauses []string
-	add := func(verb string, actions []string) {
-		if len(actions) > 0 {
-			clauses = append(clauses, verb+" "+strings.Join(actions, ", "))
-		}
-	}
-	add("SET", e.sets)
-	add("ADD", e.adds)
-	add("REMOVE", e.removes)
-	return some(strings.Join(clauses, " "))
-}
-
-// condition renders what must hold; nil where it is nothing.
-func (e *expression) condition() *string { return some(strings.Join(e.conditions, " AND ")) }
-
-// Bounds of the service's: on the length of an expression, in bytes, and on the
-// operators and functions in it.
-const (
-	maxExpression = 4096
-	maxOperators  = 300
-)
-
-// fits reports whether the update is one that the service takes. The error
-// wraps table.ErrRequest.
-func (e *expression) fits() error { return e.render().fits }
-
-func (t *text) check() error {
-	update, condition := deref(t.update), deref(t.condition)
-	if len(update) > maxExpression || len(condition) > maxExpression || operators(condition) > maxOperators {
-		return fmt.Errorf("%w: too many limits at once", table.ErrRequest)
-	}
-	return nil
-}
-
-// operators counts the operators and functions of a condition.
-func operators(condition string) int {
-	count := strings.Count(condition, "attribute_") + strings.Count(condition, "contains(")
-	for word := range strings.FieldsSeq(condition) {
-		switch word {
-		case "AND", "OR", "=", "<", ">", "<=", ">=":
-			count++
-		}
-	}
-	return count
+	return t
 }
 
 func some(text string) *string {
@@ -146,95 +183,82 @@ func some(text string) *string {
 	return &text
 }
 
-func (e *expression) set(attribute string, value types.AttributeValue) {
-	e.sets = append(e.sets, e.name(attribute)+" = "+e.value(value))
-}
-
-func (e *expression) setNumber(attribute string, n int64) {
-	e.set(attribute, table.N(strconv.FormatInt(n, 10)))
-}
-
-// setOnce sets an attribute that is not there yet.
-func (e *expression) setOnce(attribute string, value types.AttributeValue) {
-	name := e.name(attribute)
-	e.sets = append(e.sets, name+" = if_not_exists("+name+", "+e.value(value)+")")
-}
-
-func (e *expression) setNumberOnce(attribute string, n int64) {
-	e.setOnce(attribute, table.N(strconv.FormatInt(n, 10)))
-}
-
-// add adds to a number, counting from 0 where it is absent.
-func (e *expression) add(attribute, decimal string) {
-	e.adds = append(e.adds, e.name(attribute)+" "+e.value(table.N(decimal)))
-}
-
-func (e *expression) addNumber(attribute string, n int64) {
-	e.add(attribute, strconv.FormatInt(n, 10))
-}
-
-func (e *expression) remove(attribute string) { e.removes = append(e.removes, e.name(attribute)) }
-
-func (e *expression) require(condition string) { e.conditions = append(e.conditions, condition) }
-
-func (e *expression) exists(attribute string) string {
-	return "attribute_exists(" + e.name(attribute) + ")"
-}
-
-func (e *expression) absent(attribute string) string {
-	return "attribute_not_exists(" + e.name(attribute) + ")"
-}
-
-func (e *expression) is(attribute string, n int64) string {
-	return e.name(attribute) + " = " + e.number(n)
-}
-
-// isText is is for text, where "" stands for an absent attribute.
-func (e *expression) isText(attribute, text string) string {
-	if text == "" {
-		return e.absent(attribute)
+func (r *renderer) update(w *table.Write) string {
+	var sets, adds, removes []string
+	for _, s := range w.Set {
+		sets = append(sets, r.name(s.Name)+" = "+r.assigned(s))
 	}
-	return e.name(attribute) + " = " + e.value(table.S(text))
-}
-
-func (e *expression) atMost(attribute string, n int64) string {
-	return e.name(attribute) + " <= " + e.number(n)
-}
-
-func (e *expression) atLeast(attribute string, n int64) string {
-	return e.name(attribute) + " >= " + e.number(n)
-}
-
-// isOrAbsent is is, where nil stands for an absent attribute.
-func (e *expression) isOrAbsent(attribute string, n *int64) string {
-	if n == nil {
-		return e.absent(attribute)
+	for _, a := range w.Add {
+		adds = append(adds, r.name(a.Name)+" "+r.value(a.Value))
 	}
-	return e.is(attribute, *n)
-}
-
-// reads is is, for an attribute whose absence reads as zero.
-func (e *expression) reads(attribute string, n int64) string {
-	if n == 0 {
-		return either(e.absent(attribute), e.is(attribute, 0))
+	for _, name := range w.Remove {
+		removes = append(removes, r.name(name))
 	}
-	return e.is(attribute, n)
-}
-
-// countIs requires a stored shard count that reads as n: an absent one and one
-// below 1 read as 1.
-func (e *expression) countIs(n int) string {
-	if n == 1 {
-		return e.countAtMost(1)
+	var clauses []string
+	for _, clause := range []struct {
+		verb    string
+		actions []string
+	}{{"SET ", sets}, {"ADD ", adds}, {"REMOVE ", removes}} {
+		if len(clause.actions) > 0 {
+			clauses = append(clauses, clause.verb+strings.Join(clause.actions, ", "))
+		}
 	}
-	return e.is(table.AttrShardCount, int64(n))
+	return strings.Join(clauses, " ")
 }
 
-// countAtMost requires a stored shard count of at most n, which is at least 1.
-func (e *expression) countAtMost(n int) string {
-	return either(e.absent(table.AttrShardCount), e.atMost(table.AttrShardCount, int64(n)))
+// assigned is what an assignment sets its attribute to.
+func (r *renderer) assigned(s table.Assignment) string {
+	from := s.From
+	if s.Absent {
+		from = s.Name
+	}
+	if from == "" {
+		return r.value(s.Value)
+	}
+	return "if_not_exists(" + r.name(from) + ", " + r.value(s.Value) + ")"
 }
 
-func either(a, b string) string { return "(" + a + " OR " + b + ")" }
+func (r *renderer) name(attribute string) string {
+	alias, ok := r.aliases[attribute]
+	if !ok {
+		alias = nameAliases.of(len(r.names))
+		r.names[alias], r.aliases[attribute] = attribute, alias
+	}
+	return alias
+}
 
-func both(a, b string) string { return "(" + a + " AND " + b + ")" }
+func (r *renderer) value(value types.AttributeValue) string {
+	return valueAliases.of(slices.Index(r.values, value))
+}
+
+var comparisons = map[table.Operator]string{
+	table.Equals: " = ", table.Less: " < ", table.AtMost: " <= ", table.AtLeast: " >= ", table.Greater: " > ",
+}
+
+func (r *renderer) condition(c table.Condition) string {
+	switch c.Op {
+	case table.Present:
+		return "attribute_exists(" + r.name(c.Name) + ")"
+	case table.Absent:
+		return "attribute_not_exists(" + r.name(c.Name) + ")"
+	case table.Contains:
+		return "contains(" + r.name(c.Name) + ", " + r.value(c.Value) + ")"
+	case table.Any:
+		return "(" + r.join(c.Of, " OR ") + ")"
+	case table.All:
+		return "(" + r.join(c.Of, " AND ") + ")"
+	}
+	comparison := r.name(c.Name) + comparisons[c.Op] + r.value(c.Value)
+	if c.OrAbsent {
+		return "(attribute_not_exists(" + r.name(c.Name) + ") OR " + comparison + ")"
+	}
+	return comparison
+}
+
+func (r *renderer) join(conditions []table.Condition, with string) string {
+	var texts []string
+	for _, c := range conditions {
+		texts = append(texts, r.condition(c))
+	}
+	return strings.Join(texts, with)
+}

@@ -142,7 +142,7 @@ func TestDeadline(t *testing.T) {
 // The service quotes what it was sent. None of it may be seen.
 func TestErrorsHoldNothingThatWasSent(t *testing.T) {
 	keys := map[string]string{"find buckets": "n5/ENTITY#" + entity} // others are shard 0's
-	for name, shard := range map[string]int{"settle": 1, "tell of a window": 1, "insert": 3, "replace": 1, "remove": 1} {
+	for name, shard := range map[string]int{"reconcile": 1, "propagate window": 1, "insert": 3, "remove": 1} {
 		keys[name] = group.At(shard).PK()
 	}
 	for _, call := range calls {
@@ -156,7 +156,7 @@ func TestErrorsHoldNothingThatWasSent(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), entity) || strings.Contains(err.Error(), "n5/") {
 			t.Errorf("%s: %v", call.name, err)
 		}
-		if slices.Contains([]string{"create shard 2", "insert", "replace"}, call.name) && strings.Contains(err.Error(), parent) {
+		if slices.Contains([]string{"create shard 2", "insert"}, call.name) && strings.Contains(err.Error(), parent) {
 			t.Errorf("%s: %v", call.name, err)
 		}
 		var api smithy.APIError

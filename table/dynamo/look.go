@@ -9,12 +9,6 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// Shards reads shards 0..count-1 of a group, by index, consistently. Unlike
-// RaiseAndRead it writes nothing. One read serves at most 100 shards.
-func (s *Store) Shards(ctx context.Context, group table.Group, count int) ([]table.Sibling, error) {
-	return s.readShards(ctx, group, count)
-}
-
 // Querier is what RecentUsage needs of the service's client. The function that
 // processes batches has no use for it, nor permission.
 type Querier interface {

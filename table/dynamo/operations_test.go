@@ -17,7 +17,7 @@ import (
 
 // permissions is a client that notes which IAM actions its calls need.
 type permissions struct {
-	dynamo.ClientAPI
+	dynamo.API
 	mu   sync.Mutex
 	used map[string]bool
 }
@@ -32,32 +32,32 @@ func (p *permissions) use(actions ...string) {
 
 func (p *permissions) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
 	p.use("GetItem")
-	return p.ClientAPI.GetItem(ctx, in, o...)
+	return p.API.GetItem(ctx, in, o...)
 }
 
 func (p *permissions) BatchGetItem(ctx context.Context, in *dynamodb.BatchGetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
 	p.use("BatchGetItem")
-	return p.ClientAPI.BatchGetItem(ctx, in, o...)
+	return p.API.BatchGetItem(ctx, in, o...)
 }
 
 func (p *permissions) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
 	p.use("UpdateItem")
-	return p.ClientAPI.UpdateItem(ctx, in, o...)
+	return p.API.UpdateItem(ctx, in, o...)
 }
 
 func (p *permissions) PutItem(ctx context.Context, in *dynamodb.PutItemInput, o ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
 	p.use("PutItem")
-	return p.ClientAPI.PutItem(ctx, in, o...)
+	return p.API.PutItem(ctx, in, o...)
 }
 
 func (p *permissions) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, o ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
 	p.use("DeleteItem")
-	return p.ClientAPI.DeleteItem(ctx, in, o...)
+	return p.API.DeleteItem(ctx, in, o...)
 }
 
 func (p *permissions) Query(ctx context.Context, in *dynamodb.QueryInput, o ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {
 	p.use("Query")
-	return p.ClientAPI.Query(ctx, in, o...)
+	return p.API.Query(ctx, in, o...)
 }
 
 // A transaction needs the actions of its parts.
@@ -71,14 +71,14 @@ func (p *permissions) TransactWriteItems(ctx context.Context, in *dynamodb.Trans
 			}
 		}
 	}
-	return p.ClientAPI.TransactWriteItems(ctx, in, o...)
+	return p.API.TransactWriteItems(ctx, in, o...)
 }
 
 // What a Store declares that it needs, for the policy of the function, is what
 // it uses over the whole conformance suite: no more and no less.
 func TestOperations(t *testing.T) {
 	client := dynoxide.Client(t)
-	noted := &permissions{ClientAPI: client, used: map[string]bool{}}
+	noted := &permissions{API: client, used: map[string]bool{}}
 	t.Run("suite", func(t *testing.T) {
 		storetest.Run(t, func(t testing.TB) (table.Store, storetest.Raw) {
 			name := dynoxide.NewTable(t, client)
@@ -93,7 +93,7 @@ func TestOperations(t *testing.T) {
 // What a Client declares is what a Store does, and what its own suite uses.
 func TestClientOperations(t *testing.T) {
 	client := dynoxide.Client(t)
-	noted := &permissions{ClientAPI: client, used: map[string]bool{}}
+	noted := &permissions{API: client, used: map[string]bool{}}
 	t.Run("suite", func(t *testing.T) {
 		storetest.RunClient(t, func(t testing.TB) (table.Client, storetest.Raw) {
 			name := dynoxide.NewTable(t, client, streamless)

@@ -175,9 +175,9 @@ func TestUnits(t *testing.T) {
 		}
 	}
 	want := dynamo.Units{
-		Read: 0.5 + 2*2 + 2*0.5, Write: 10*3 + 2*8 + 2*4 + 5,
+		Read: 0.5 + 2*2 + 2*0.5, Write: 10*3 + 2*8 + 4 + 5,
 		Requests: map[string]int{
-			"GetItem": 1, "BatchGetItem": 2, "UpdateItem": 10, "TransactWriteItems": 2, "PutItem": 2, "DeleteItem": 1, "Query": 2,
+			"GetItem": 1, "BatchGetItem": 2, "UpdateItem": 10, "TransactWriteItems": 2, "PutItem": 1, "DeleteItem": 1, "Query": 2,
 		},
 	}
 	if got := store.Units(); !reflect.DeepEqual(got, want) {
@@ -223,7 +223,7 @@ func TestUnitsOfTheService(t *testing.T) {
 	}
 	got := store.Units()
 	want := map[string]int{
-		"GetItem": 1, "BatchGetItem": 2, "UpdateItem": 10, "TransactWriteItems": 2, "PutItem": 2, "DeleteItem": 1, "Query": 2,
+		"GetItem": 1, "BatchGetItem": 2, "UpdateItem": 10, "TransactWriteItems": 2, "PutItem": 1, "DeleteItem": 1, "Query": 2,
 	}
 	if !maps.Equal(got.Requests, want) || got.Read < 3 || got.Write < 8 {
 		t.Errorf("got %+v", got)

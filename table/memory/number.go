@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -70,24 +71,19 @@ func thousandths(text string) (milli int64, ok bool) {
 	return 1000*x + milli, true
 }
 
-// compare compares a number in its decimal text with a whole one; ok is false
-// where the text is not a number.
-func compare(a string, b int64) (order int, ok bool) {
-	if x, err := strconv.ParseInt(a, 10, 64); err == nil {
-		switch {
-		case x < b:
-			return -1, true
-		case x > b:
-			return 1, true
-		default:
-			return 0, true
-		}
+// compareNumbers orders two numbers. ok is false where one is none.
+func compareNumbers(a, b string) (order int, ok bool) {
+	x, errX := strconv.ParseInt(a, 10, 64)
+	y, errY := strconv.ParseInt(b, 10, 64)
+	if errX == nil && errY == nil {
+		return cmp.Compare(x, y), true
 	}
-	x, ok := rational(a)
-	if !ok {
+	left, okLeft := rational(a)
+	right, okRight := rational(b)
+	if !okLeft || !okRight {
 		return 0, false
 	}
-	return x.Cmp(new(big.Rat).SetInt64(b)), true
+	return left.Cmp(right), true
 }
 
 func rational(text string) (*big.Rat, bool) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/big"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -98,7 +99,7 @@ func TestCompare(t *testing.T) {
 		{"5", 5, 0, true}, {"5.0", 5, 0, true}, {"5.001", 5, 1, true}, {"-5.001", -5, -1, true},
 		{"1e2", 100, 0, true}, {"99999999999999999999", 1 << 62, 1, true}, {"", 0, 0, false}, {"five", 5, 0, false},
 	} {
-		if order, ok := compare(c.a, c.b); order != c.order || ok != c.ok {
+		if order, ok := compareNumbers(c.a, strconv.FormatInt(c.b, 10)); order != c.order || ok != c.ok {
 			t.Errorf("%s against %d: %d, %t", c.a, c.b, order, ok)
 		}
 	}

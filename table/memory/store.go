@@ -1,6 +1,6 @@
-// Package memory keeps the table in one process. Each operation does what the
-// same operation's conditional write does on DynamoDB, under one lock; the
-// conformance suite and random sequences hold the two to it.
+// Package memory keeps a table in one process. It evaluates each write as DynamoDB
+// does, under one lock. The conformance suite and random sequences of writes hold
+// it to that.
 package memory
 
 import (
@@ -18,25 +18,51 @@ import (
 // Store is a table in memory, safe for concurrent use. Items that it is given
 // are copied, numbers brought to the form DynamoDB stores them in; items that
 // it returns are copies.
+//
+// A Store is a table.DB, and the table.Table over it.
 type Store struct {
+	table.Table
+	Now func() int64 // the service's time, epoch ms; nil where answers are to carry none
+
 	load Loader
 
 	mu    sync.Mutex
-	items map[itemKey]table.Item // nil for an item known to be absent; an item is never changed, only replaced
+	items map[table.ItemKey]table.Item // nil for an item known to be absent; an item is never changed, only replaced
 	watch func(old, new table.Item)
 }
 
-var _ table.Store = (*Store)(nil)
+var (
+	_ table.DB     = (*Store)(nil)
+	_ table.Store  = (*Store)(nil)
+	_ table.Client = (*Client)(nil)
+)
 
 // Loader reads one item of another table, nil where there is none.
 type Loader func(ctx context.Context, pk, sk string) (table.Item, error)
 
-type itemKey struct{ pk, sk string }
-
-func bucketKey(key table.Key) itemKey { return itemKey{key.PK(), table.StateSK} }
-
 // New returns an empty table.
-func New() *Store { return &Store{items: map[itemKey]table.Item{}} }
+func New() *Store {
+	s := &Store{items: map[table.ItemKey]table.Item{}}
+	s.DB = s
+	return s
+}
+
+// Client is the table as programs have it that take tokens.
+type Client struct {
+	*table.Table
+	Store *Store
+}
+
+// Client returns the table as programs have it that take tokens.
+func (s *Store) Client() *Client { return &Client{&s.Table, s} }
+
+// time is the time that an answer carries.
+func (s *Store) time() int64 {
+	if s.Now == nil {
+		return 0
+	}
+	return s.Now()
+}
 
 // Over returns a table that lies over another: an item is loaded from there
 // when an operation first needs it, and writes stay in memory. Get, Shards and
@@ -50,12 +76,12 @@ func Over(load Loader) *Store {
 // fetch makes sure that the items of keys are in memory, if they exist at all.
 // Loading happens outside the lock; of two loads of one item the first one to
 // arrive counts.
-func (s *Store) fetch(ctx context.Context, keys ...itemKey) error {
+func (s *Store) fetch(ctx context.Context, keys ...table.ItemKey) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", table.ErrRetry, err)
 	}
 	for _, key := range s.unseen(keys) {
-		item, err := s.load(ctx, key.pk, key.sk)
+		item, err := s.load(ctx, key.PK, key.SK)
 		if err != nil {
 			return fmt.Errorf("load item: %w", err)
 		}
@@ -64,19 +90,19 @@ func (s *Store) fetch(ctx context.Context, keys ...itemKey) error {
 	return nil
 }
 
-func (s *Store) unseen(keys []itemKey) []itemKey {
+func (s *Store) unseen(keys []table.ItemKey) []table.ItemKey {
 	if s.load == nil {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(keys), func(key itemKey) bool {
+	return slices.DeleteFunc(slices.Clone(keys), func(key table.ItemKey) bool {
 		_, seen := s.items[key]
 		return seen
 	})
 }
 
-func (s *Store) keepLoaded(key itemKey, item table.Item) {
+func (s *Store) keepLoaded(key table.ItemKey, item table.Item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, seen := s.items[key]; !seen {
@@ -89,7 +115,7 @@ func (s *Store) Put(item table.Item) {
 	pk, sk := item.Key()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.set(itemKey{pk, sk}, canonicalItem(item))
+	s.set(table.ItemKey{PK: pk, SK: sk}, canonicalItem(item))
 }
 
 // Watch has a function told of every write from now on, in the order of the
@@ -102,7 +128,7 @@ func (s *Store) Watch(told func(old, new table.Item)) {
 }
 
 // set stores an item, nil for none, in place of the one that is there.
-func (s *Store) set(at itemKey, item table.Item) {
+func (s *Store) set(at table.ItemKey, item table.Item) {
 	old := s.items[at]
 	s.items[at] = item
 	if s.watch != nil && (old != nil || item != nil) {
@@ -114,28 +140,28 @@ func (s *Store) set(at itemKey, item table.Item) {
 func (s *Store) Get(pk, sk string) table.Item {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.items[itemKey{pk, sk}].Clone()
+	return s.items[table.ItemKey{PK: pk, SK: sk}].Clone()
 }
 
 // Delete removes the item at a key, if there is one.
 func (s *Store) Delete(pk, sk string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.set(itemKey{pk, sk}, nil)
+	s.set(table.ItemKey{PK: pk, SK: sk}, nil)
 }
 
 // Items returns every item, sorted by partition key and then by sort key.
 func (s *Store) Items() []table.Item {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	keys := make([]itemKey, 0, len(s.items))
+	keys := make([]table.ItemKey, 0, len(s.items))
 	for key, item := range s.items {
 		if item != nil {
 			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(keys, func(a, b itemKey) int {
-		return cmp.Or(strings.Compare(a.pk, b.pk), strings.Compare(a.sk, b.sk))
+	slices.SortFunc(keys, func(a, b table.ItemKey) int {
+		return cmp.Or(strings.Compare(a.PK, b.PK), strings.Compare(a.SK, b.SK))
 	})
 	items := make([]table.Item, len(keys))
 	for i, key := range keys {
@@ -151,42 +177,10 @@ func (s *Store) Shards(group table.Group) []*table.Bucket {
 	defer s.mu.Unlock()
 	var shards []*table.Bucket
 	for shard := range quota.MaxShards {
-		if b := decodable(s.items[bucketKey(group.At(shard))]); b != nil {
+		item := s.items[group.At(shard).State()]
+		if b, err := table.DecodeBucket(item.Clone()); err == nil {
 			shards = append(shards, b)
 		}
 	}
 	return shards
-}
-
-// Read implements table.Store.
-func (s *Store) Read(ctx context.Context, key table.Key) (*table.Bucket, error) {
-	at := bucketKey(key)
-	if err := s.fetch(ctx, at); err != nil {
-		return nil, fmt.Errorf("read bucket: %w", err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b, err := decode(s.items[at])
-	if err != nil {
-		return nil, fmt.Errorf("read bucket: %w", err)
-	}
-	return b, nil
-}
-
-// decode reads a stored item as a bucket that shares nothing with the table,
-// nil where there is no item.
-func decode(item table.Item) (*table.Bucket, error) {
-	if item == nil {
-		return nil, nil
-	}
-	return table.DecodeBucket(item.Clone())
-}
-
-// decodable is decode where an item that cannot be read is as good as none.
-func decodable(item table.Item) *table.Bucket {
-	b, err := decode(item)
-	if err != nil {
-		return nil
-	}
-	return b
 }

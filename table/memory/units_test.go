@@ -12,6 +12,7 @@ import (
 
 	"github.com/shardquota/shardquota/internal/dynoxide"
 	. "github.com/shardquota/shardquota/limiter"
+	. "github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/dynamo"
@@ -40,7 +41,7 @@ func TestSize(t *testing.T) {
 		"a list of two":            {&types.AttributeValueMemberL{Value: []types.AttributeValue{table.S("ab"), table.N("1")}}, 3 + 2 + 2 + 2},
 		"a map of one, name of 2 ": {&types.AttributeValueMemberM{Value: table.Item{"ab": table.S("c")}}, 3 + 1 + 2 + 1},
 	} {
-		if got := memory.Size(table.Item{"nm": c.value}); got != 2+c.size {
+		if got := (table.Item{"nm": c.value}).Size(); got != 2+c.size {
 			t.Errorf("%s: %d bytes beside the name, not %d", name, got-2, c.size)
 		}
 	}
@@ -51,6 +52,7 @@ func TestSize(t *testing.T) {
 type metered struct {
 	*testing.T
 	*Limiter
+	*Store
 	table table.Client
 	now   time.Time
 	shard int // that is drawn, if there are so many
@@ -62,13 +64,13 @@ func newMetered(t *testing.T, client table.Client) *metered {
 	gathered := PerMinute("rpm", 60)
 	gathered.Division = quota.Pooled
 	var err error
-	m.Limiter, err = New(t.Context(), client, NamespaceID("ns1"),
-		Clock(func() time.Time { return m.now }), Deterministic(func(n int) int { return min(m.shard, n-1) }),
-		Limits("", PerMinute("rpm", 60), Quota("calls", 1000, "0 0 * * *")), Limits("chat", Session("calls", 1000, time.Hour)),
-		Limits("both", gathered))
+	m.Store, err = Open(t.Context(), client, NamespaceID("ns1"), Sequential(), Clock(func() time.Time { return m.now }),
+		Default("", PerMinute("rpm", 60), Quota("calls", 1000, "0 0 * * *")), Default("chat", Session("calls", 1000, time.Hour)),
+		Default("both", gathered))
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.Limiter = New(m.Store, Deterministic(func(n int) int { return min(m.shard, n-1) }))
 	return m
 }
 

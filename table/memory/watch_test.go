@@ -217,7 +217,6 @@ func TestWatchTellsOfEveryWrite(t *testing.T) {
 		{"amend what is otherwise", func(ctx context.Context) (any, error) {
 			return c.Amend(ctx, pk, table.StateSK, table.Amendment{Expect: []table.NamedValue{{Name: "rf"}}})
 		}, ""},
-		{"replace", func(ctx context.Context) (any, error) { return nil, c.Replace(ctx, wholeItem(7, 1)) }, "7"},
 		{"remove", func(ctx context.Context) (any, error) { return c.Remove(ctx, group.At(7).PK(), table.StateSK) }, "7"},
 		{"remove again", func(ctx context.Context) (any, error) { return c.Remove(ctx, group.At(7).PK(), table.StateSK) }, ""},
 		{"put", func(context.Context) (any, error) { store.Put(wholeItem(1, 1)); return nil, nil }, "1"},

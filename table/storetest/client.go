@@ -91,7 +91,7 @@ var clientErrorCases = []testCase{
 		_, levels := c.FindLevels(ctx, group.Namespace, group.Resource)
 		for name, err := range map[string]error{
 			"take": take, "use": use, "use all": useAll, "settle": settle, "tell": tell, "insert": insert, "amend": amend, "items": read, "find": find, "find levels": levels,
-			"replace": c.Replace(ctx, bucket(first)), "remove": remove,
+			"remove": remove,
 		} {
 			if !errors.Is(err, table.ErrRetry) || !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), group.Entity) {
 				f.Errorf("%s: %v", name, err)

@@ -214,12 +214,13 @@ func (w *walk) replaceStep() step {
 	if w.chance(30) {
 		expect = append(expect, table.NamedValue{Name: "disabled", Value: pick(w, nil, w.raws[0].Get(w, key.PK(), table.StateSK)["disabled"])})
 	}
-	return step{"replace", func(store table.Client, _ Raw) string {
+	return step{"put", func(store table.Client, raw Raw) string {
 		if remove {
 			removed, err := store.Remove(w.Context(), key.PK(), table.StateSK, expect...)
 			return answer(err, nil, removed)
 		}
-		return answer(store.Replace(w.Context(), item), nil)
+		raw.Put(w, item)
+		return ""
 	}}
 }
 

@@ -64,8 +64,8 @@ var insertCases = []testCase{
 	}},
 	{"what is put over or removed", func(f *fixture) {
 		f.raw.Put(f, meta("a", attrs{"x": 1}))
-		f.noError(f.client().Replace(f.Context(), meta("a", everyType)))
-		f.noError(f.client().Replace(f.Context(), meta("b", nil)))
+		f.raw.Put(f, meta("a", everyType))
+		f.raw.Put(f, meta("b", nil))
 		f.has(meta("a", everyType), meta("b", nil))
 		for _, there := range []bool{true, false} {
 			f.remove(meta("a", nil), there)
