@@ -204,6 +204,9 @@ func counted(t *testing.T, records []events.Record) []table.Item {
 // The recordings were made without an aggregator, so that where the one under
 // test finds nothing to do, the replayed table is the recorded one.
 func TestReplayedTableIsTheRecordedOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	eachRecording(t, func(t *testing.T, records []events.Record) {
 		_, items := setting{batch: 25}.run(t, records)
 		replayed := map[itemID]table.Item{}
