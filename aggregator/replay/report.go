@@ -172,7 +172,7 @@ type (
 	}
 	jsonDecline struct {
 		jsonGroup
-		Shard  int               `json:"shard"`
+		Shard  int           `json:"shard"`
 		Reason table.Refusal `json:"reason"`
 	}
 	jsonLedgerRow struct {
