@@ -174,7 +174,7 @@ func (r *Report) sort() {
 	slices.SortStableFunc(r.Failures, func(a, b Failure) int {
 		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Step, b.Step))
 	})
-	slices.SortFunc(r.Usage, func(a, b table.Usage) int { return compareUsage(a.Key, b.Key) })
+	slices.SortFunc(r.Usage, func(a, b table.Usage) int { return CompareUsage(a.Key, b.Key) })
 	slices.SortStableFunc(r.Passes, func(a, b Pass) int { return compareKeys(a.Key, b.Key) })
 	slices.SortStableFunc(r.Doublings, func(a, b Doubling) int { return compareKeys(a.Group.At(0), b.Group.At(0)) })
 	slices.SortStableFunc(r.Raised, func(a, b Raise) int { return compareKeys(a.Key, b.Key) })
@@ -195,8 +195,13 @@ func CompareGroups(a, b table.Group) int {
 		cmp.Compare(a.Resource, b.Resource))
 }
 
-func compareUsage(a, b table.UsageKey) int {
-	return cmp.Or(CompareGroups(a.Group, b.Group), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Start, b.Start))
+// CompareUsage orders usage items by group, then by window, the shortest first,
+// then by start.
+func CompareUsage(a, b table.UsageKey) int {
+	return cmp.Or(
+		CompareGroups(a.Group, b.Group),
+		events.Window(a.Window).Compare(events.Window(b.Window)),
+		cmp.Compare(a.Start, b.Start))
 }
 
 // Err joins what failed, nil where nothing did.

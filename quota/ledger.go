@@ -8,13 +8,28 @@ import (
 // Row is the ledger of one quota of one (entity, resource) in the current
 // period, millitokens.
 type Row struct {
-	Limit     string
-	Capacity  int64 // effective, undivided
-	Held      int64 // balances of the shards whose grant is current
-	Granted   int64 // fresh grants, by disjoint coverage
-	Grantable int64 // what uncovered slots are still owed
-	TopUp     int64 // what an operator added to the shards whose grant is current
-	Conserved bool
+	Limit     string `json:"limit"`
+	Capacity  int64  `json:"capacity"`  // effective, undivided
+	Held      int64  `json:"held"`      // balances of the shards whose grant is current
+	Granted   int64  `json:"granted"`   // fresh grants, by disjoint coverage
+	Grantable int64  `json:"grantable"` // the shares of uncovered slots, which can still be granted
+	TopUp     int64  `json:"topup"`     // what an operator added to the shards whose grant is current
+	Conserved bool   `json:"conserved"`
+}
+
+// LimitNames returns the names of the limits of some kind on any of the shards,
+// sorted.
+func LimitNames(shards []*Bucket, of func(*Limit) bool) []string {
+	var names []string
+	for _, b := range shards {
+		for i := range b.Limits {
+			if limit := &b.Limits[i]; of(limit) {
+				names = append(names, limit.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // grantClass is the set of slots that a grant covers: those equal to residue

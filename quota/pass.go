@@ -149,7 +149,7 @@ func (l *Limit) materialise(b *Bucket, demand, now int64) (c Change, why Reason,
 	default:
 		target, why = l.refill(b, params, demand, now)
 	}
-	if kind := l.Kind(); kind == Session && l.Window.Start != nil && !same(l.Window.Applied, l.Window.Start) {
+	if kind := l.Kind(); kind == Session && l.Window.Start != nil && !setAndEqual(l.Window.Applied, l.Window.Start) {
 		change.Applied = l.Window.Start
 	}
 	change.Delta = target - l.Balance
@@ -318,7 +318,9 @@ func (b *Bucket) lastWindow() int64 {
 	return last
 }
 
-func same(a, b *int64) bool { return a != nil && b != nil && *a == *b }
+// setAndEqual reports whether two times are both there and equal. Two absent ones
+// are not.
+func setAndEqual(a, b *int64) bool { return a != nil && b != nil && *a == *b }
 
 // String renders a change for a report: the limit and what is added to it.
 func (c Change) String() string { return fmt.Sprintf("%s%+d", c.Limit, c.Delta) }

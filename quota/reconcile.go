@@ -65,7 +65,7 @@ func (l *Limit) samePeriod(b, taken *Bucket) bool {
 	case Calendar:
 		return !l.resetDue(taken.RefilledAt, b.RefilledAt) && !was.resetDue(taken.RefilledAt, b.RefilledAt)
 	case Session:
-		return same(was.Window.Start, l.Window.Start) && same(was.Window.Applied, l.Window.Applied)
+		return setAndEqual(was.Window.Start, l.Window.Start) && setAndEqual(was.Window.Applied, l.Window.Applied)
 	}
 	return true
 }

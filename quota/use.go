@@ -136,7 +136,7 @@ func (l Limit) opened(at int64) Limit {
 func (p *Pass) open(stored, opened *Bucket) {
 	for i := range p.Changes {
 		was, is := stored.Limits[i].Window.Start, opened.Limits[i].Window.Start
-		if change := &p.Changes[i]; change.Roll != nil && !same(was, is) {
+		if change := &p.Changes[i]; change.Roll != nil && !setAndEqual(was, is) {
 			change.Open, change.Roll = &Open{Start: *is, Over: was}, nil
 			p.Why[slices.Index(p.Why, Rolled)] = Opened
 		}

@@ -38,7 +38,7 @@ func (g *groups) audit(ctx context.Context, store table.Store) (rows []LedgerRow
 			return nil, nil, err
 		}
 		spreads = append(spreads, spreadsOf(group, shards, g.last)...)
-		for _, name := range quotas(shards) {
+		for _, name := range quota.LimitNames(shards, (*quota.Limit).IsQuota) {
 			row, err := quota.Audit(name, shards, g.last)
 			if err != nil {
 				continue // a schedule that cannot be read; its records are rejected by name
@@ -57,7 +57,7 @@ func (g *groups) audit(ctx context.Context, store table.Store) (rows []LedgerRow
 
 func spreadsOf(group table.Group, shards []*quota.Bucket, now int64) []SpreadRow {
 	var rows []SpreadRow
-	for _, name := range limits(shards, func(l *quota.Limit) bool { return l.Division != quota.Divided }) {
+	for _, name := range quota.LimitNames(shards, func(l *quota.Limit) bool { return l.Division != quota.Divided }) {
 		if spread, ok, err := quota.Summarize(name, shards, now); ok && err == nil {
 			rows = append(rows, SpreadRow{group, spread})
 		}
@@ -80,21 +80,4 @@ func shardsOf(ctx context.Context, store table.Store, group table.Group) ([]*quo
 		}
 	}
 	return shards, nil
-}
-
-func quotas(shards []*quota.Bucket) []string { return limits(shards, (*quota.Limit).IsQuota) }
-
-// limits are the names of the limits of some kind, sorted.
-func limits(shards []*quota.Bucket, of func(*quota.Limit) bool) []string {
-	var names []string
-	for _, b := range shards {
-		for i := range b.Limits {
-			limit := &b.Limits[i]
-			if of(limit) && !slices.Contains(names, limit.Name) {
-				names = append(names, limit.Name)
-			}
-		}
-	}
-	slices.Sort(names)
-	return names
 }

@@ -1,14 +1,12 @@
 package replay
 
 import (
-	"cmp"
 	"encoding/json"
 	"io"
 	"maps"
 	"slices"
 
 	"github.com/shardquota/shardquota/aggregator"
-	"github.com/shardquota/shardquota/events"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
@@ -92,19 +90,9 @@ func (r *Report) NotConserved() int {
 	return count
 }
 
-// Sound reports whether no record was rejected and every ledger is conserved.
-func (r *Report) Sound() bool { return len(r.Rejected) == 0 && r.NotConserved() == 0 }
-
-// usageKeys are the keys of the usage that was added to, in order.
+// usageKeys returns the keys of the usage that was added to, in order.
 func (r *Report) usageKeys() []table.UsageKey {
-	return slices.SortedFunc(maps.Keys(r.Usage), func(a, b table.UsageKey) int {
-		return cmp.Or(aggregator.CompareGroups(a.Group, b.Group), cmp.Compare(span(a.Window), span(b.Window)), cmp.Compare(a.Start, b.Start))
-	})
-}
-
-// span orders windows by their length.
-func span(window string) int {
-	return slices.Index([]string{string(events.Hourly), string(events.Daily), string(events.Monthly)}, window)
+	return slices.SortedFunc(maps.Keys(r.Usage), aggregator.CompareUsage)
 }
 
 // Naming renders the entity of a group: its id, or what stands in for it.
@@ -177,13 +165,7 @@ type (
 	}
 	jsonLedgerRow struct {
 		jsonGroup
-		Limit     string `json:"limit"`
-		Capacity  int64  `json:"capacity"`
-		Held      int64  `json:"held"`
-		Granted   int64  `json:"granted"`
-		Grantable int64  `json:"grantable"`
-		TopUp     int64  `json:"topup"` // what an operator added on top of the capacity
-		Conserved bool   `json:"conserved"`
+		quota.Row
 	}
 	jsonDivision struct {
 		jsonGroup
@@ -219,7 +201,7 @@ func (r *Report) WriteJSON(w io.Writer, name Naming) error {
 			return jsonDecline{groupOf(x.Key.Group, name), x.Key.Shard, x.Reason}
 		}),
 		Ledger: each(r.Ledger, func(x LedgerRow) jsonLedgerRow {
-			return jsonLedgerRow{groupOf(x.Group, name), x.Limit, x.Capacity, x.Held, x.Granted, x.Grantable, x.TopUp, x.Conserved}
+			return jsonLedgerRow{groupOf(x.Group, name), x.Row}
 		}),
 		Divisions: each(r.Divisions, func(x SpreadRow) jsonDivision {
 			return jsonDivision{groupOf(x.Group, name), x.Limit, x.Division.String(), x.Ignored, x.Shards, x.Capacity, x.Most, x.Held}

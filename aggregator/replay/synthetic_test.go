@@ -222,7 +222,7 @@ func TestSyntheticDeliveryDoesNotMatter(t *testing.T) {
 			}
 			records := newClient(t, *seed+n, calls).steps(300)
 			report, want := setting{batch: 1000}.run(t, records)
-			if !report.Sound() {
+			if len(report.Rejected) > 0 || report.NotConserved() > 0 {
 				t.Errorf("rejected %v, ledger %+v", report.Rejected, report.Ledger)
 			}
 			for _, s := range []setting{{batch: 1}, {batch: 7}, {batch: 5, redeliver: true}, {batch: 1000, redeliver: true}} {

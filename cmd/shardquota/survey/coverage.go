@@ -8,22 +8,17 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/shardquota/shardquota/events"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
 
 // Quota is the coverage and the ledger of one quota in the current period.
 type Quota struct {
-	Limit     string  `json:"limit"`
-	Slots     []Slot  `json:"slots"`
-	Grants    []Grant `json:"grants"` // by shard
-	Capacity  int64   `json:"capacity"`
-	Held      int64   `json:"held"`
-	Granted   int64   `json:"granted"`
-	Grantable int64   `json:"grantable"`
-	TopUp     int64   `json:"topup"`
-	Conserved bool    `json:"conserved"`
-	Broken    string  `json:"broken,omitempty"` // why no ledger can be drawn up
+	quota.Row
+	Slots  []Slot  `json:"slots"`
+	Grants []Grant `json:"grants"`           // by shard
+	Broken string  `json:"broken,omitempty"` // why no ledger can be drawn up
 }
 
 // Slot is who covers one slot.
@@ -52,14 +47,12 @@ func isQuota(b *quota.Bucket, name string) bool {
 
 // cover draws up who covers what of a quota, and its ledger.
 func (s *Survey) cover(name string, buckets []*quota.Bucket) Quota {
-	q := Quota{Limit: name, Slots: []Slot{}, Grants: []Grant{}}
 	row, err := quota.Audit(name, buckets, s.Now)
+	q := Quota{Row: row, Slots: []Slot{}, Grants: []Grant{}}
 	if err != nil {
-		q.Broken = err.Error()
+		q.Limit, q.Broken = name, err.Error()
 		return q
 	}
-	q.Capacity, q.Held, q.Granted, q.Grantable, q.TopUp = row.Capacity, row.Held, row.Granted, row.Grantable, row.TopUp
-	q.Conserved = row.Conserved
 	slots := s.Count
 	for _, b := range buckets {
 		if isQuota(b, name) {
@@ -111,8 +104,8 @@ func (q *Quota) slot(index int) Slot {
 	return slot
 }
 
-// events is how many writes a usage item has counted, as it is stored.
-func events(item table.Item) string {
+// totalEvents is how many writes a usage item has counted, as it is stored.
+func totalEvents(item table.Item) string {
 	number, _ := item[table.AttrTotalEvents].(*types.AttributeValueMemberN)
 	if number == nil {
 		return "0"
@@ -129,13 +122,14 @@ func (s *Survey) readUsage(items []table.Item) {
 			s.fault(fmt.Sprintf("usage item %d", i+1), err)
 			continue
 		}
-		s.Usage = append(s.Usage, Usage{key.Window, key.Start, counters, events(item)})
+		s.Usage = append(s.Usage, Usage{key.Window, key.Start, counters, totalEvents(item)})
 	}
 }
 
-// NewestFirst sorts usage as a survey has it.
+// NewestFirst sorts usage by its start, the newest first, then by window, the
+// longest first.
 func NewestFirst(usage []Usage) {
 	slices.SortFunc(usage, func(a, b Usage) int {
-		return cmp.Or(strings.Compare(b.Start, a.Start), strings.Compare(b.Window, a.Window))
+		return cmp.Or(strings.Compare(b.Start, a.Start), events.Window(b.Window).Compare(events.Window(a.Window)))
 	})
 }

@@ -133,7 +133,7 @@ func Take(found Found, now int64) *Survey {
 		s.Shards = append(s.Shards, s.shard(index, sibling))
 	}
 	buckets := table.Buckets(found.Shards)
-	for _, name := range names(buckets) {
+	for _, name := range quota.LimitNames(buckets, metered) {
 		s.Limits = append(s.Limits, terms(name, buckets, now))
 		if slices.ContainsFunc(buckets, func(b *quota.Bucket) bool { return isQuota(b, name) }) {
 			s.Quotas = append(s.Quotas, s.cover(name, buckets))
@@ -143,6 +143,9 @@ func Take(found Found, now int64) *Survey {
 	s.readUsage(found.Usage)
 	return s
 }
+
+// metered reports whether a limit is any but the write meter.
+func metered(l *quota.Limit) bool { return l.Kind() != quota.Meter }
 
 // Empty reports whether no bucket was found at all, not even one that cannot be
 // read.
@@ -251,20 +254,6 @@ func window(w quota.Window, refilled int64, current bool, now int64) *Window {
 		seen.State = Pending
 	}
 	return seen
-}
-
-// names lists the limits on any shard but the write meter, sorted.
-func names(buckets []*quota.Bucket) []string {
-	var names []string
-	for _, b := range buckets {
-		for i := range b.Limits {
-			if name := b.Limits[i].Name; name != quota.WriteMeter {
-				names = append(names, name)
-			}
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 var kinds = map[quota.Kind]string{
