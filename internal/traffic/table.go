@@ -5,23 +5,18 @@
 package traffic
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/shardquota/shardquota/events"
+	"github.com/shardquota/shardquota/events/memstream"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/memory"
 )
-
-// Label is the label of the table's first stream.
-const Label = "2026-11-30T00:00:00.000"
 
 // Table is a table in memory with a stream. As a table.Store it is used by
 // clients and by the aggregator alike.
@@ -29,25 +24,53 @@ type Table struct {
 	table.Store // by whom requests are done: the memory, or a variant of it
 	Memory      *memory.Store
 	Now         int64           // the true time, epoch ms
-	Label       string          // of the stream
 	Records     []events.Record // all there are so far, in the order of their writes
 
 	// Watch is told of every write to a bucket, and changes neither; may be nil.
+	// It must not use the table but by At and Shards.
 	Watch func(old, new *table.Bucket)
 
-	seen map[table.Key]*table.Bucket // as last written; never changed
-	text map[table.Key]json.RawMessage
-	size int // records ever written
+	stream memstream.Stream
+	seen   map[table.Key]*table.Bucket // as last written; never changed
 }
 
 // NewTable returns an empty table.
 func NewTable(now int64) *Table {
 	store := memory.New()
-	return &Table{
-		Store: store, Memory: store, Now: now, Label: Label,
-		seen: map[table.Key]*table.Bucket{}, text: map[table.Key]json.RawMessage{},
+	t := &Table{Store: store, Memory: store, Now: now, seen: map[table.Key]*table.Bucket{}}
+	t.stream.Label, t.stream.Buckets = "2026-11-30T00:00:00.000", true
+	t.stream.Now = func() int64 { return t.Now - t.Now%1000 } // in whole seconds, as DynamoDB has it
+	store.Watch(t.written)
+	return t
+}
+
+// written observes a write to the memory.
+func (t *Table) written(old, new table.Item) {
+	t.stream.Write(old, new)
+	records := t.stream.Take()
+	if t.Records = append(t.Records, records...); len(records) == 0 || new == nil {
+		return
+	}
+	b := decode(new)
+	before := t.seen[b.Key]
+	t.seen[b.Key] = b
+	if t.Watch != nil {
+		t.Watch(before, b)
 	}
 }
+
+// Limited is the table to a limiter.Limiter: what any program does goes through
+// Store, the rest to the memory.
+func (t *Table) Limited() table.Client { return limited{t.Store, client{t.Memory.Client()}} }
+
+// limited has the methods of its Store where the client has them too, since those
+// of client lie deeper.
+type limited struct {
+	table.Store
+	client
+}
+
+type client struct{ table.Client }
 
 // At is a shard's bucket, for the caller to change; nil where there is none.
 func (t *Table) At(key table.Key) *table.Bucket {
@@ -80,100 +103,7 @@ func decode(item table.Item) *table.Bucket {
 }
 
 // Put writes an item as it is.
-func (t *Table) Put(item table.Item) {
-	t.Memory.Put(item)
-	t.observe(decode(item).Key)
-}
-
-// observe puts what changed of some buckets on the stream.
-func (t *Table) observe(keys ...table.Key) {
-	for _, key := range keys {
-		item, old := t.Memory.Get(key.PK(), table.StateSK), t.seen[key]
-		if item == nil || old != nil && maps.EqualFunc(item, old.Item, equal) {
-			continue
-		}
-		t.record(key, item)
-		t.seen[key] = decode(item)
-		if t.Watch != nil {
-			t.Watch(old, t.seen[key])
-		}
-	}
-}
-
-func equal(a, b types.AttributeValue) bool {
-	switch x := a.(type) {
-	case *types.AttributeValueMemberN:
-		y, ok := b.(*types.AttributeValueMemberN)
-		return ok && x.Value == y.Value
-	case *types.AttributeValueMemberS:
-		y, ok := b.(*types.AttributeValueMemberS)
-		return ok && x.Value == y.Value
-	}
-	return a == b
-}
-
-func (t *Table) record(key table.Key, item table.Item) {
-	t.size++
-	record := events.Record{
-		Position: events.Position{Index: t.size}, EventName: events.Insert, Stream: t.Label,
-		Sequence: strconv.Itoa(t.size), Time: t.Now - t.Now%1000, // as the stream has it
-		Keys: format(table.Item{table.AttrPK: table.S(key.PK()), table.AttrSK: table.S(table.StateSK)}),
-		Old:  t.text[key], New: format(item),
-	}
-	if record.Old != nil {
-		record.EventName = events.Modify
-	}
-	t.text[key] = record.New
-	t.Records = append(t.Records, record)
-}
-
-func format(item table.Item) json.RawMessage {
-	text, err := table.FormatItem(item)
-	if err != nil {
-		panic(err)
-	}
-	return text
-}
-
-// Pass implements table.Store.
-func (t *Table) Pass(ctx context.Context, b *table.Bucket, pass *quota.Pass) (table.PassResult, error) {
-	defer t.observe(b.Key)
-	return t.Store.Pass(ctx, b, pass)
-}
-
-// Double implements table.Store.
-func (t *Table) Double(ctx context.Context, group table.Group, from int) (table.DoubleResult, error) {
-	defer t.observe(group.At(0))
-	return t.Store.Double(ctx, group, from)
-}
-
-// Freeze implements table.Store.
-func (t *Table) Freeze(ctx context.Context, key table.Key, freezes []quota.Freeze) error {
-	defer t.observe(key)
-	return t.Store.Freeze(ctx, key, freezes)
-}
-
-// RaiseAndRead implements table.Store.
-func (t *Table) RaiseAndRead(ctx context.Context, group table.Group, count int, now int64) ([]table.Sibling, error) {
-	defer func() {
-		for shard := range count {
-			t.observe(group.At(shard))
-		}
-	}()
-	return t.Store.RaiseAndRead(ctx, group, count, now)
-}
-
-// Create implements table.Store.
-func (t *Table) Create(ctx context.Context, c table.Creation) (table.CreationOutcome, error) {
-	// The sides of a transaction are on the stream in any order.
-	defer func() {
-		for _, donor := range c.Donors() {
-			t.observe(c.Bucket.Key.At(donor.Shard))
-		}
-		t.observe(c.Bucket.Key)
-	}()
-	return t.Store.Create(ctx, c)
-}
+func (t *Table) Put(item table.Item) { t.Memory.Put(item) }
 
 // Limit is a limit of a new bucket, full.
 type Limit struct {
@@ -220,7 +150,7 @@ func (t *Table) PutFirst(group table.Group, writes int64, limits ...Limit) {
 
 // Restream makes a new stream of the table, numbered from 1, as where streaming
 // is turned off and on.
-func (t *Table) Restream(label string) { t.Label, t.size = label, 0 }
+func (t *Table) Restream(label string) { t.stream.Restart(label) }
 
 // Change is what an operator does: a limit's new terms on every shard, which
 // its clients are to look at before they spend again.
@@ -246,4 +176,4 @@ func (t *Table) TopUp(key table.Key, limit string, amount int64) {
 }
 
 // String says how far the table is, for a test that fails.
-func (t *Table) String() string { return fmt.Sprintf("%d records at %d", t.size, t.Now) }
+func (t *Table) String() string { return fmt.Sprintf("%d records at %d", t.stream.Written(), t.Now) }
