@@ -32,14 +32,14 @@ func LimitNames(shards []*Bucket, of func(*Limit) bool) []string {
 	return slices.Compact(names)
 }
 
-// grantClass is the set of slots that a grant covers: those equal to residue
+// grantClass is the set of slots that a grant covers: those that equal residue
 // modulo count.
 type grantClass struct{ residue, count int }
 
-// Audit draws up the ledger of a quota from all shards of one (entity,
-// resource). It is conserved when what was granted and what is still owed make
-// up the capacity, up to the rounding of a share, and no two fresh grants
-// overlap. The error wraps ErrSchedule.
+// Audit computes the ledger of a quota from all shards of one (entity, resource).
+// The ledger is conserved if what was granted and what can still be granted add up
+// to the capacity, up to the rounding of a share, and no two fresh grants overlap.
+// The error wraps ErrSchedule.
 func Audit(name string, shards []*Bucket, now int64) (Row, error) {
 	row := Row{Limit: name}
 	count := 1
@@ -80,9 +80,9 @@ func Audit(name string, shards []*Bucket, now int64) (Row, error) {
 	return row, nil
 }
 
-// outermost keeps the classes that lie in no other: a grant inside another one
-// was moved off it, not granted afresh. disjoint is false where two shards
-// were granted the same slots.
+// outermost returns the classes that lie in no other. A grant inside another one
+// was moved off it and not granted afresh. disjoint is false where two shards were
+// granted the same slots.
 func outermost(classes []grantClass) (fresh []grantClass, disjoint bool) {
 	slices.SortFunc(classes, func(a, b grantClass) int {
 		return cmp.Or(cmp.Compare(a.count, b.count), cmp.Compare(a.residue, b.residue))
