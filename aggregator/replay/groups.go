@@ -10,7 +10,8 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// groups remembers which buckets a recording touched, and when last.
+// groups remembers which buckets a recording touched, and the time of its newest
+// record.
 type groups struct {
 	seen map[table.Group]bool
 	last int64 // time of the newest record, epoch ms
@@ -29,8 +30,8 @@ func (g *groups) see(batch []aggregator.Delivery, clock aggregator.Clock) {
 	}
 }
 
-// audit reads every shard of every group and draws up a row for each quota, and
-// one for each limit that is not simply divided.
+// audit reads every shard of every group. It returns a row for each quota, and one
+// for each limit with a division of its own.
 func (g *groups) audit(ctx context.Context, store table.Store) (rows []LedgerRow, spreads []SpreadRow, err error) {
 	for group := range g.seen {
 		shards, err := shardsOf(ctx, store, group)

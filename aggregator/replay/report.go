@@ -11,8 +11,8 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// Report says what a whole replay did: what its batches reported, added up. It
-// holds entity ids; rendering it hides them unless asked not to.
+// Report is the sum of what the batches of a replay reported. It holds entity ids;
+// rendering hides them unless asked not to.
 type Report struct {
 	Dry        bool // nothing was written
 	Records    int
@@ -43,7 +43,8 @@ type LedgerRow struct {
 	quota.Row
 }
 
-// SpreadRow is how a limit that says a division is divided at the end of a replay.
+// SpreadRow says how a limit with a division of its own is divided at the end of a
+// replay.
 type SpreadRow struct {
 	Group table.Group
 	quota.DivisionSummary
@@ -95,7 +96,7 @@ func (r *Report) usageKeys() []table.UsageKey {
 	return slices.SortedFunc(maps.Keys(r.Usage), aggregator.CompareUsage)
 }
 
-// Naming renders the entity of a group: its id, or what stands in for it.
+// Naming renders the entity of a group: its id, or a name in place of it.
 type Naming func(table.Group) string
 
 // The report as JSON. Amounts are in millitokens, but usage counters are
@@ -237,8 +238,8 @@ func jsonFund(x quota.Funding) jsonFunding {
 	return f
 }
 
-// each maps a list, an empty one to an empty one: JSON then has [] and not
-// null.
+// each maps a list. An empty list becomes an empty one, so that JSON has [] and
+// not null.
 func each[A, B any](list []A, f func(A) B) []B {
 	out := make([]B, 0, len(list))
 	for _, x := range list {

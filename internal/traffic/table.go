@@ -1,7 +1,6 @@
-// Package traffic makes clients of a table in memory that keep to the rules,
-// and the stream of all that is written to it. Tests drive the aggregator with
-// it. Time is the caller's: the table has the true one, each client a clock of
-// its own.
+// Package traffic makes clients of a table in memory that keep the rules, and the
+// stream of all their writes. Tests drive the aggregator with it. The caller sets
+// the time: the table has the true one, each client a clock of its own.
 package traffic
 
 import (
@@ -18,16 +17,16 @@ import (
 	"github.com/shardquota/shardquota/table/memory"
 )
 
-// Table is a table in memory with a stream. As a table.Store it is used by
-// clients and by the aggregator alike.
+// Table is a table in memory with a stream. Clients and the aggregator use it as a
+// table.Store.
 type Table struct {
-	table.Store // by whom requests are done: the memory, or a variant of it
+	table.Store // does the requests: the memory, or a variant of it
 	Memory      *memory.Store
 	Now         int64           // the true time, epoch ms
 	Records     []events.Record // all there are so far, in the order of their writes
 
-	// Watch is told of every write to a bucket, and changes neither; may be nil.
-	// It must not use the table but by At and Shards.
+	// Watch is called with every write to a bucket; may be nil. It must change
+	// neither image, and use no method of the table but At and Shards.
 	Watch func(old, new *table.Bucket)
 
 	stream memstream.Stream
@@ -59,8 +58,8 @@ func (t *Table) written(old, new table.Item) {
 	}
 }
 
-// Limited is the table to a limiter.Limiter: what any program does goes through
-// Store, the rest to the memory.
+// Limited returns the table for a limiter.Limiter. The methods of a table.Store go
+// to Store, the others to the memory.
 func (t *Table) Limited() table.Client { return limited{t.Store, client{t.Memory.Client()}} }
 
 // limited has the methods of its Store where the client has them too, since those
@@ -72,7 +71,7 @@ type limited struct {
 
 type client struct{ table.Client }
 
-// At is a shard's bucket, for the caller to change; nil where there is none.
+// At returns a copy of a shard's bucket, nil where there is none.
 func (t *Table) At(key table.Key) *table.Bucket {
 	seen := t.seen[key]
 	if seen == nil {
@@ -83,7 +82,7 @@ func (t *Table) At(key table.Key) *table.Bucket {
 	return &b
 }
 
-// Shards are a group's buckets, for the caller to change, by ascending shard.
+// Shards returns copies of a group's buckets, by ascending shard.
 func (t *Table) Shards(group table.Group) []*table.Bucket {
 	var shards []*table.Bucket
 	for shard := range quota.MaxShards {
@@ -116,8 +115,8 @@ type Limit struct {
 	Division quota.Division
 }
 
-// PutFirst puts shard 0 of a group, at count 1 and full. Its write meter has a
-// capacity per second of so many writes.
+// PutFirst puts shard 0 of a group, at count 1 and full. writes is the capacity of
+// its write meter per second.
 func (t *Table) PutFirst(group table.Group, writes int64, limits ...Limit) {
 	item := table.Item{table.AttrPK: table.S(group.At(0).PK()), table.AttrSK: table.S(table.StateSK)}
 	set := func(name string, value int64) { item[name] = table.N(strconv.FormatInt(value, 10)) }
@@ -148,12 +147,12 @@ func (t *Table) PutFirst(group table.Group, writes int64, limits ...Limit) {
 	t.Put(item)
 }
 
-// Restream makes a new stream of the table, numbered from 1, as where streaming
-// is turned off and on.
+// Restream makes a new stream of the table, numbered from 1, as where an operator
+// turns streaming off and on.
 func (t *Table) Restream(label string) { t.stream.Restart(label) }
 
-// Change is what an operator does: a limit's new terms on every shard, which
-// its clients are to look at before they spend again.
+// Change acts as an operator: it changes a limit's terms on every shard, and makes
+// clients look at them before they spend again.
 func (t *Table) Change(group table.Group, limit string, capacity, refill int64) {
 	for _, b := range t.Shards(group) {
 		b.Item[table.Attr(limit, table.FieldCapacity)] = number(capacity)
@@ -165,7 +164,7 @@ func (t *Table) Change(group table.Group, limit string, capacity, refill int64) 
 
 func number(n int64) types.AttributeValue { return table.N(strconv.FormatInt(n, 10)) }
 
-// TopUp is what an operator does: more of a quota this period, on one shard.
+// TopUp acts as an operator: it adds to a quota for this period, on one shard.
 func (t *Table) TopUp(key table.Key, limit string, amount int64) {
 	b := t.At(key)
 	l := b.Limit(limit)
@@ -175,5 +174,5 @@ func (t *Table) TopUp(key table.Key, limit string, amount int64) {
 	t.Put(b.Item)
 }
 
-// String says how far the table is, for a test that fails.
+// String says how far the table is, for a failing test.
 func (t *Table) String() string { return fmt.Sprintf("%d records at %d", t.stream.Written(), t.Now) }

@@ -21,14 +21,15 @@ type Quota struct {
 	Broken string  `json:"broken,omitempty"` // why no ledger can be drawn up
 }
 
-// Slot is who covers one slot.
+// Slot says which shards cover one slot.
 type Slot struct {
 	Slot    int   `json:"slot"`
 	Covers  []int `json:"covers"`  // the shard whose grant fits closest; none where nobody was granted the slot; more than one overlap
 	Beneath []int `json:"beneath"` // shards with wider grants that the slot was moved off
 }
 
-// Overlaps reports whether two shards were granted the slot as closely.
+// Overlaps reports whether two shards have grants of the slot that fit equally
+// close.
 func (s Slot) Overlaps() bool { return len(s.Covers) > 1 }
 
 // Grant is what one shard was granted.
@@ -45,7 +46,7 @@ func isQuota(b *quota.Bucket, name string) bool {
 	return limit != nil && limit.IsQuota()
 }
 
-// cover draws up who covers what of a quota, and its ledger.
+// cover computes which shards cover which slots of a quota, and its ledger.
 func (s *Survey) cover(name string, buckets []*quota.Bucket) Quota {
 	row, err := quota.Audit(name, buckets, s.Now)
 	q := Quota{Row: row, Slots: []Slot{}, Grants: []Grant{}}
@@ -66,8 +67,8 @@ func (s *Survey) cover(name string, buckets []*quota.Bucket) Quota {
 	return q
 }
 
-// maxSlots bounds the slots that are drawn; a count that no program of ours
-// writes may be far higher.
+// maxSlots bounds the slots that are drawn. Only another program can write a count
+// far above it.
 const maxSlots = 2 * quota.MaxShards
 
 func grant(b *quota.Bucket, limit *quota.Limit, now int64) Grant {
@@ -78,8 +79,8 @@ func grant(b *quota.Bucket, limit *quota.Limit, now int64) Grant {
 	}
 }
 
-// slot finds the current grants that cover a slot: the one with the largest
-// count has it, as the rule for donors says; what is wider lies beneath.
+// slot finds the current grants that cover a slot. The one with the largest count
+// has it, by the rule for donors; wider ones lie beneath.
 func (q *Quota) slot(index int) Slot {
 	slot := Slot{Slot: index, Covers: []int{}, Beneath: []int{}}
 	closest := 0
@@ -104,7 +105,7 @@ func (q *Quota) slot(index int) Slot {
 	return slot
 }
 
-// totalEvents is how many writes a usage item has counted, as it is stored.
+// totalEvents returns how many writes a usage item has counted, as stored.
 func totalEvents(item table.Item) string {
 	number, _ := item[table.AttrTotalEvents].(*types.AttributeValueMemberN)
 	if number == nil {
