@@ -1,13 +1,12 @@
-// Package aggregator turns a batch of the table's stream into its effects:
-// usage counted once, buckets brought up to date, hot entities sharded further
-// and new shards funded ahead of use.
+// Package aggregator turns a batch of the table's stream into its effects. It
+// counts usage once, brings buckets up to date, gives hot entities more shards and
+// funds new shards ahead of use.
 //
 //	decode -> fold by bucket -> doublings -> usage | passes | pressure -> store
 //
-// Each step decides by a pure function of package quota and applies the
-// decision by one conditional write of a table.Store. Delivering the same
-// records again, in other batches or from the middle, counts no usage twice and
-// grants nothing twice.
+// A pure function of package quota makes each decision, and one conditional write
+// of a table.Store applies it. The same records, delivered again in other batches
+// or from the middle, count no usage twice and grant nothing twice.
 package aggregator
 
 import (
@@ -18,33 +17,33 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// DefaultConcurrency is how many store operations run at once unless asked
-// otherwise.
+// DefaultConcurrency is how many store operations run at once by default.
 const DefaultConcurrency = 16
 
-// MaxUsageDays bounds how long usage can be kept, in days; 0 keeps it for ever.
+// MaxUsageDays bounds how long usage is retained, in days. 0 days retain it for
+// ever.
 const MaxUsageDays = 36_500
 
-// Aggregator processes batches against one table. It keeps nothing between
+// Aggregator processes batches against one table. It holds no state between
 // batches and is safe for concurrent use.
 type Aggregator struct {
 	Store       table.Store
-	Windows     []events.Window // the windows of time that usage is counted in
+	Windows     []events.Window // the windows of time in which usage is counted
 	Retention   time.Duration   // how long usage items outlive their window; 0 means for ever
 	Concurrency int             // store operations at once; 0 means DefaultConcurrency
 }
 
 // Process applies a batch at now, epoch ms.
 //
-// It never fails as a whole: what could not be done, because the store failed
-// or ctx ended, is in the report's Failures, and the batch is to be delivered
-// again from the first of them.
+// It never fails as a whole. The report's Failures name what could not be done,
+// because the store failed or ctx ended. The caller delivers the batch again from
+// the first of them.
 func (a *Aggregator) Process(ctx context.Context, records []events.Record, now int64) *Report {
 	return a.ProcessDecoded(ctx, Decode(records), func(int64) int64 { return now })
 }
 
-// Clock tells what time it is for a bucket that was last written at a time,
-// both epoch ms. In operation it is the same for all of a batch.
+// Clock returns the time for a bucket that was last written at a time, both epoch
+// ms. In operation it returns the same time for all of a batch.
 type Clock func(written int64) int64
 
 // Delivery is one record of a batch, decoded.
@@ -64,7 +63,7 @@ func Decode(records []events.Record) []Delivery {
 	return batch
 }
 
-// ProcessDecoded is Process for a batch that is decoded already.
+// ProcessDecoded is Process for a decoded batch.
 func (a *Aggregator) ProcessDecoded(ctx context.Context, batch []Delivery, clock Clock) *Report {
 	run := a.start(batch, clock)
 	run.reject()
@@ -72,8 +71,8 @@ func (a *Aggregator) ProcessDecoded(ctx context.Context, batch []Delivery, clock
 	return run.finish()
 }
 
-// Maintain is the part of ProcessDecoded that looks after buckets and shards. It
-// counts no usage, and leaves it to Count to name what does not decode.
+// Maintain is the part of ProcessDecoded that maintains buckets and shards. It
+// counts no usage, and Count reports what does not decode.
 func (a *Aggregator) Maintain(ctx context.Context, batch []Delivery, clock Clock) *Report {
 	run := a.start(batch, clock)
 	run.maintain(ctx, nil)
@@ -100,19 +99,19 @@ func (a *Aggregator) start(batch []Delivery, clock Clock) *run {
 	return &run{Aggregator: a, folded: fold(batch), report: &Report{Records: len(batch)}, clock: clock}
 }
 
-// maintain looks after buckets and shards, with the usage tasks beside the passes.
+// maintain maintains buckets and shards. The usage tasks run beside the passes.
 func (r *run) maintain(ctx context.Context, usage []task) {
-	// Raising siblings comes before anything else that can fail: until it is
-	// done, a sibling may still be restored at its old share.
+	// Siblings are raised before anything else that can fail: until then a sibling
+	// may still be restored at its old share.
 	r.each(ctx, r.doublings())
 	passes, doubles := r.bucketTasks()
 	r.each(ctx, append(usage, passes...))
-	// A pass is sized at the count that its image shows. Doubled before it or
-	// after it, a bucket would end up different.
+	// A pass is sized at the count of its image. What it leaves must not depend on
+	// when a double lands, so the doubles of a batch come last.
 	r.each(ctx, doubles)
 }
 
-// reject reports what the fold rejected and dropped.
+// reject reports the records that the fold rejected and dropped.
 func (r *run) reject() {
 	r.report.Rejected = append(r.report.Rejected, r.rejected...)
 	r.report.Duplicates += r.duplicates

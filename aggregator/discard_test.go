@@ -122,9 +122,9 @@ func TestUsageIsOneWriteInOrder(t *testing.T) {
 	eq(t, "usage", w.usage(acme, "hourly", atNoon), "rpm 6.5, tpm -0.25, events 7")
 }
 
-// A mark alone, without a total, is what was kept before there were runs: all
+// A position alone, without a total, is what was stored before there were ranges: all
 // up to it is counted, and what follows is.
-func TestUsageAfterAMarkAlone(t *testing.T) {
+func TestUsageAfterAPositionAlone(t *testing.T) {
 	w := newWorld(t)
 	a, zero := w.spend(noon, large(0), "rpm", 1000)
 	b, zero := w.spend(noon, zero, "rpm", 2000)
@@ -181,7 +181,7 @@ func TestUsageWhereWhatIsCountedCannotBeRead(t *testing.T) {
 	eq(t, "usage", w.usage(acme, "hourly", atNoon), "rpm 1, events 1")
 	w.sound(noon, one)
 	eq(t, "of another shard", w.usage(acme, "hourly", atNoon), "rpm 5, events 2")
-	// Without the attribute all up to the mark is counted.
+	// Without the attribute all up to the position is counted.
 	w.store.Put(build(w.store.Get(key.PK(), key.SK()), attrs{"runs#0": nil}))
 	report = w.sound(noon, a, b, one)
 	eq(t, "mended", w.usage(acme, "hourly", atNoon), "rpm 7, events 3")
@@ -309,8 +309,8 @@ func (f *feed) look() {
 	for _, at := range []int64{noon, noon + hour} {
 		key := table.UsageKey{Group: acme, Window: "hourly", Start: events.Hourly.Text(events.Hourly.Start(at))}
 		counted, _ := f.store.Get(key.PK(), key.SK()).SeenRecords()
-		for _, runs := range counted {
-			f.gaps = max(f.gaps, len(runs)-1)
+		for _, ranges := range counted {
+			f.gaps = max(f.gaps, len(ranges)-1)
 		}
 	}
 }
@@ -382,9 +382,9 @@ func (f *feed) check() (wrong []string) {
 		if got != want {
 			wrong = append(wrong, fmt.Sprintf("%s: %s, not %s", text, got, want))
 		}
-		for shard, runs := range f.counted(start) {
-			if len(runs) != 1 {
-				wrong = append(wrong, fmt.Sprintf("%s: shard %d still has %d gaps", text, shard, len(runs)-1))
+		for shard, ranges := range f.counted(start) {
+			if len(ranges) != 1 {
+				wrong = append(wrong, fmt.Sprintf("%s: shard %d still has %d gaps", text, shard, len(ranges)-1))
 			}
 		}
 	}
@@ -464,7 +464,7 @@ var usageMutants = map[string]func(*memory.Store) addUsage{
 			return store.AddUsage(ctx, u)
 		}
 	},
-	"a record in a gap is taken for a mark": func(store *memory.Store) addUsage {
+	"a record in a gap is taken for the last position": func(store *memory.Store) addUsage {
 		return func(ctx context.Context, u table.Usage) (table.UsageResult, error) {
 			for i, source := range u.Sources {
 				u.Sources[i].Next = unsplit(source)
@@ -472,7 +472,7 @@ var usageMutants = map[string]func(*memory.Store) addUsage{
 			return store.AddUsage(ctx, u)
 		}
 	},
-	"what is before the mark is counted without a look at the gaps": func(store *memory.Store) addUsage {
+	"what is before the last position is counted without a look at the gaps": func(store *memory.Store) addUsage {
 		return func(ctx context.Context, u table.Usage) (table.UsageResult, error) {
 			for i, source := range u.Sources {
 				if source.Found != nil {
@@ -481,8 +481,8 @@ var usageMutants = map[string]func(*memory.Store) addUsage{
 				}
 			}
 			result, err := store.AddUsage(ctx, u)
-			for shard, runs := range result.Seen {
-				result.Seen[shard] = table.SeenRecords{{First: runs[len(runs)-1].Last, Last: runs[len(runs)-1].Last}}
+			for shard, ranges := range result.Seen {
+				result.Seen[shard] = table.SeenRecords{{First: ranges[len(ranges)-1].Last, Last: ranges[len(ranges)-1].Last}}
 			}
 			return result, err
 		}
@@ -490,15 +490,15 @@ var usageMutants = map[string]func(*memory.Store) addUsage{
 	"totals are not compared": func(store *memory.Store) addUsage {
 		return func(ctx context.Context, u table.Usage) (table.UsageResult, error) {
 			for i, source := range u.Sources {
-				if runs := stored(store, u.Key)[source.Shard]; source.Found == nil && runs != nil {
+				if ranges := stored(store, u.Key)[source.Shard]; source.Found == nil && ranges != nil {
 					u.Sources[i].Next = slices.Clone(source.Next)
-					u.Sources[i].Next[0].First.Total = runs[len(runs)-1].Last.Total
+					u.Sources[i].Next[0].First.Total = ranges[len(ranges)-1].Last.Total
 				}
 			}
 			return store.AddUsage(ctx, u)
 		}
 	},
-	"marks are not compared": func(store *memory.Store) addUsage {
+	"positions are not compared": func(store *memory.Store) addUsage {
 		return func(ctx context.Context, u table.Usage) (table.UsageResult, error) {
 			for i, source := range u.Sources {
 				u.Sources[i].Found = stored(store, u.Key)[source.Shard]
@@ -508,23 +508,23 @@ var usageMutants = map[string]func(*memory.Store) addUsage{
 	},
 }
 
-// whole is runs without the gaps between them.
-func whole(runs table.SeenRecords) table.SeenRecords {
-	first := slices.MinFunc(runs, func(a, b table.Range) int { return strings.Compare(a.First.Position, b.First.Position) })
-	last := slices.MaxFunc(runs, func(a, b table.Range) int { return strings.Compare(a.Last.Position, b.Last.Position) })
+// whole is ranges without the gaps between them.
+func whole(ranges table.SeenRecords) table.SeenRecords {
+	first := slices.MinFunc(ranges, func(a, b table.Range) int { return strings.Compare(a.First.Position, b.First.Position) })
+	last := slices.MaxFunc(ranges, func(a, b table.Range) int { return strings.Compare(a.Last.Position, b.Last.Position) })
 	return table.SeenRecords{{First: first.First, Last: last.Last}}
 }
 
-// unsplit joins each new run before the mark to the run before it.
+// unsplit joins each new range before the last position to the range before it.
 func unsplit(source table.Source) table.SeenRecords {
 	var next table.SeenRecords
-	for i, run := range source.Next {
-		fresh := !slices.ContainsFunc(source.Found, func(r table.Range) bool { return r.First.Position == run.First.Position })
+	for i, added := range source.Next {
+		fresh := !slices.ContainsFunc(source.Found, func(r table.Range) bool { return r.First.Position == added.First.Position })
 		if fresh && i > 0 && i < len(source.Next)-1 {
-			next[len(next)-1].Last = run.Last
+			next[len(next)-1].Last = added.Last
 			continue
 		}
-		next = append(next, run)
+		next = append(next, added)
 	}
 	return next
 }

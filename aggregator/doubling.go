@@ -25,7 +25,7 @@ func (r *run) doublings() []task {
 	return tasks
 }
 
-// do raises the siblings and creates the shards that are missing.
+// do raises the siblings and creates the missing shards.
 func (d doubling) do(ctx context.Context, r *run) error {
 	if !quota.IsCount(d.to) {
 		r.report.decline(d.group, d.from, d.from, table.BadCount)
@@ -34,12 +34,12 @@ func (d doubling) do(ctx context.Context, r *run) error {
 	if err := freeze(ctx, r, d.group.At(0), d.legacy); err != nil {
 		return err
 	}
-	family, err := d.raise(ctx, r)
+	siblings, err := d.raise(ctx, r)
 	if err != nil {
 		return err
 	}
 	for shard := d.from; shard < d.to; shard++ {
-		switch reason, err := d.ensure(ctx, r, family, shard); {
+		switch reason, err := d.ensure(ctx, r, siblings, shard); {
 		case err != nil:
 			return err
 		case reason == table.ShardExists || reason == table.DonorLost:
@@ -52,9 +52,9 @@ func (d doubling) do(ctx context.Context, r *run) error {
 	return nil
 }
 
-// freeze stores the grant counts of legacy quotas on shard 0, if there are any.
-// Read at its new count, a balance that is half spent would be taken for a
-// smaller grant, and the rest of it be granted again.
+// freeze stores the grant counts of legacy quotas on shard 0. At the new count, a
+// balance that is half spent would read as a smaller grant, and the rest of the
+// grant would be granted again.
 func freeze(ctx context.Context, r *run, zero table.Key, legacy []quota.Freeze) error {
 	if len(legacy) == 0 {
 		return nil
@@ -62,10 +62,8 @@ func freeze(ctx context.Context, r *run, zero table.Key, legacy []quota.Freeze) 
 	return r.Store.Freeze(ctx, zero, legacy)
 }
 
-// family is all shards of a group by index, each at the doubling's count.
-type family []table.Sibling
-
-func (d doubling) raise(ctx context.Context, r *run) (family, error) {
+// raise raises the siblings that lag, and returns all shards by index.
+func (d doubling) raise(ctx context.Context, r *run) ([]table.Sibling, error) {
 	siblings, err := r.Store.RaiseAndRead(ctx, d.group, d.to, r.clock(d.written))
 	if err != nil {
 		return nil, err
@@ -78,9 +76,10 @@ func (d doubling) raise(ctx context.Context, r *run) (family, error) {
 	return siblings, nil
 }
 
-// ensure creates one shard unless it is there, and says why not, "" where it
-// did. Where a donor changed under the plan, the siblings are read once more.
-func (d doubling) ensure(ctx context.Context, r *run, f family, shard int) (table.Refusal, error) {
+// ensure creates one shard unless it exists, and returns why it did not, "" where
+// it did. Where a donor changed after it was read, ensure reads the siblings once
+// more.
+func (d doubling) ensure(ctx context.Context, r *run, siblings []table.Sibling, shard int) (table.Refusal, error) {
 	var refused table.Refusal
 	for attempt := range 2 {
 		if attempt > 0 {
@@ -88,20 +87,20 @@ func (d doubling) ensure(ctx context.Context, r *run, f family, shard int) (tabl
 			if err != nil {
 				return "", err
 			}
-			copy(f, again)
+			copy(siblings, again)
 		}
 		var err error
-		if refused, err = d.create(ctx, r, f, shard); err != nil || refused != table.DonorLost {
+		if refused, err = d.create(ctx, r, siblings, shard); err != nil || refused != table.DonorLost {
 			return refused, err
 		}
 	}
 	return refused, nil
 }
 
-// create plans and puts one shard, and says why not, "" where it did. A created
-// shard joins the family, and what it was moved is gone from its donors.
-func (d doubling) create(ctx context.Context, r *run, f family, shard int) (table.Refusal, error) {
-	plan := table.ShardRequest{Siblings: f, Shard: shard, Count: d.to, Now: r.clock(d.written)}.Plan()
+// create plans and puts one shard, and returns why it did not, "" where it did. It
+// adds the new shard to the siblings and takes what was moved off their balances.
+func (d doubling) create(ctx context.Context, r *run, siblings []table.Sibling, shard int) (table.Refusal, error) {
+	plan := table.ShardRequest{Siblings: siblings, Shard: shard, Count: d.to, Now: r.clock(d.written)}.Plan()
 	if plan.Refused != "" {
 		return plan.Refused, nil
 	}
@@ -110,9 +109,9 @@ func (d doubling) create(ctx context.Context, r *run, f family, shard int) (tabl
 		return outcome.Refusal(), err
 	}
 	r.report.created(d.group.At(shard), d.to, plan.Fundings)
-	f[shard].Bucket = plan.Creation.Bucket
+	siblings[shard].Bucket = plan.Creation.Bucket
 	for _, move := range plan.Creation.Moves {
-		f[move.Donor].Bucket.Limit(move.Limit).Balance -= move.Amount
+		siblings[move.Donor].Bucket.Limit(move.Limit).Balance -= move.Amount
 	}
 	return "", nil
 }

@@ -230,7 +230,7 @@ func TestCloneOfShardZero(t *testing.T) {
 		table.AttrGSI4PK: "ns1", table.AttrGSI4SK: "BUCKET#sk-live-acme#gpt-4#1",
 	})
 	sameItem(t, got, want)
-	// The donor kept its own top-up, consumption and mark.
+	// The donor kept its own top-up, consumption and consumption at open.
 	sameItem(t, w.store.Get(acme.At(0).PK(), table.StateSK), build(zero, attrs{"b_tpd_tk": 500_000, "b_s_tk": 400}))
 }
 

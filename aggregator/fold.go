@@ -14,11 +14,10 @@ type write struct {
 	*events.Change
 	index    int
 	consumed map[string]int64
-	counts   table.Range // how a usage item notes that the write is counted; only where it consumed
+	counts   table.Range // what a usage item stores once the write is counted; only where it consumed
 }
 
-// bucket is all writes of a batch to one bucket, in the order in which they were
-// made.
+// bucket is all writes of a batch to one bucket, in the order of the writes.
 type bucket struct {
 	key    table.Key
 	first  int // place in the batch of the first record
@@ -27,14 +26,15 @@ type bucket struct {
 
 func (b *bucket) last() write { return b.writes[len(b.writes)-1] }
 
-// folded is a batch gathered by bucket.
+// folded is a batch by bucket.
 type folded struct {
 	buckets    []*bucket // in the order in which they first appear
 	rejected   []Rejection
 	duplicates int // records delivered twice within the batch
 }
 
-// fold gathers a batch by bucket. What does not decode is rejected alone.
+// fold groups a batch by bucket. It rejects each record that does not decode, and
+// no other.
 func fold(batch []Delivery) folded {
 	var f folded
 	byKey := map[table.Key]*bucket{}
@@ -60,9 +60,8 @@ func fold(batch []Delivery) folded {
 	return f
 }
 
-// order puts a bucket's writes in the order in which they were made, which is
-// that of the batch unless several were put together, and drops what is there
-// twice.
+// order sorts a bucket's writes and drops duplicates. The batch is in order
+// already, unless several batches were put together.
 func (f *folded) order(b *bucket) {
 	all := len(b.writes)
 	slices.SortStableFunc(b.writes, func(a, b write) int { return strings.Compare(a.StreamPosition, b.StreamPosition) })
@@ -72,36 +71,37 @@ func (f *folded) order(b *bucket) {
 	for i := range b.writes {
 		w := &b.writes[i]
 		if w.consumed = f.countable(*w); len(w.consumed) > 0 {
-			w.counts = w.run(before)
+			w.counts = w.seenRange(before)
 		}
 		before = w
 	}
 }
 
-// run is how a usage item notes that the write is counted. What the write found
-// is most often what the one before it left, whose totals are known then.
-func (w *write) run(before *write) table.Range {
-	run := table.Range{
+// seenRange returns the range that a usage item stores once the write is counted.
+// The old image is most often what the write before it left, whose totals are
+// computed already.
+func (w *write) seenRange(before *write) table.Range {
+	seen := table.Range{
 		First: table.Bound{Position: w.StreamPosition},
 		Last:  table.Bound{Position: w.StreamPosition, Total: table.Totals(&w.New.Bucket)},
 	}
 	switch {
 	case w.Old == nil:
-		run.First.Total = table.TotalsBefore(nil, &w.New.Bucket)
+		seen.First.Total = table.TotalsBefore(nil, &w.New.Bucket)
 	case before != nil && before.New == w.Old && before.counts.Last.Total != "":
-		run.First.Total = before.counts.Last.Total
+		seen.First.Total = before.counts.Last.Total
 	default:
-		run.First.Total = table.Totals(&w.Old.Bucket)
+		seen.First.Total = table.Totals(&w.Old.Bucket)
 	}
-	return run
+	return seen
 }
 
 func (f *folded) reject(index int, record events.Record, err error) {
 	f.rejected = append(f.rejected, Rejection{index, record.Position, record.Sequence, err})
 }
 
-// countable is what a write consumed of limits that a usage item can have a
-// counter for.
+// countable returns what a write consumed of limits that a usage item can have a
+// counter for. It rejects the others.
 func (f *folded) countable(w write) map[string]int64 {
 	consumed := w.Consumed()
 	for limit := range consumed {
@@ -113,8 +113,8 @@ func (f *folded) countable(w write) map[string]int64 {
 	return consumed
 }
 
-// invalidDivisions are the limits, of buckets as the batch leaves them, whose division
-// is ignored.
+// invalidDivisions returns the limits whose division is ignored, by each bucket's
+// last image.
 func (f *folded) invalidDivisions() []InvalidDivision {
 	var found []InvalidDivision
 	for _, b := range f.buckets {
@@ -128,12 +128,12 @@ func (f *folded) invalidDivisions() []InvalidDivision {
 	return found
 }
 
-// demandSpan is how far back from a bucket's last write its demand is
-// measured, in milliseconds. A batch may span any time: what will be asked for
-// next is told by how fast it was asked for last, not by how long the batch is.
+// demandSpan is how far back from a bucket's last write its demand is measured, in
+// milliseconds. A batch may span any time. The latest rate predicts the demand,
+// and the length of the batch does not.
 const demandSpan = 10_000
 
-// demand is what the bucket's last writes consumed, millitokens by limit.
+// demand returns what the bucket's last writes consumed, millitokens by limit.
 func (b *bucket) demand() quota.Demand {
 	demand := quota.Demand{}
 	since := b.last().Time - demandSpan
@@ -148,8 +148,8 @@ func (b *bucket) demand() quota.Demand {
 	return demand
 }
 
-// doubled returns what the batch saw of shard 0's count going up: from the
-// first to the last such write, and the first place in the batch of one.
+// doubled returns the rise of shard 0's count from the first to the last such
+// write of the batch, and the lowest index of one.
 func (b *bucket) doubled() (d doubling, index int, ok bool) {
 	if b.key.Shard != 0 {
 		return doubling{}, 0, false
@@ -169,9 +169,9 @@ func (b *bucket) doubled() (d doubling, index int, ok bool) {
 	return d, index, ok
 }
 
-// pressed reports whether shard 0 was hot at some write at its last count. What
-// did not draw on the write meter is no sign of heat: the record of a doubling
-// shows the meter as low as before, and would call for the next.
+// pressed reports whether shard 0 was hot at some write at its last count. A write
+// that did not draw on the write meter shows no heat: the record of a doubling has
+// the meter as low as before, and would call for another one.
 func (b *bucket) pressed() bool {
 	count := b.last().New.ShardCount
 	return slices.ContainsFunc(b.writes, func(w write) bool {

@@ -9,8 +9,8 @@ import (
 	"github.com/shardquota/shardquota/events"
 )
 
-// Function is what is called with the batches of one table, by Lambda or by the
-// operator's tool: it processes them and says what it did.
+// Function processes the batches of one table and reports on them. Lambda calls
+// it, or the operator's tool.
 type Function struct {
 	Aggregator *Aggregator
 	Table      string
@@ -20,8 +20,8 @@ type Function struct {
 	Now        func() time.Time
 }
 
-// Process applies a batch that came at start, and logs and measures that. What
-// could not be done is in the report's Failures.
+// Process applies a batch that came at start, logs it and writes its metrics. The
+// report's Failures name what could not be done.
 func (f *Function) Process(ctx context.Context, records []events.Record, start time.Time) (*Report, Timing) {
 	report := f.Aggregator.Process(ctx, records, start.UnixMilli())
 	report.Log(ctx, f.Log, f.Names)
@@ -34,7 +34,7 @@ func (f *Function) Process(ctx context.Context, records []events.Record, start t
 	return report, timing
 }
 
-// age is how long ago the oldest record of a batch was written, milliseconds,
+// age returns how long ago the oldest record of a batch was written, milliseconds,
 // never negative.
 func age(records []events.Record, now time.Time) int64 {
 	var oldest int64

@@ -67,11 +67,11 @@ func (s *stream) write(written int64, old, new table.Item) aggregator.Delivery {
 		Position: events.Position{Index: s.seq}, EventName: events.Insert, Stream: s.label,
 		Sequence: strconv.Itoa(s.seq), Time: written,
 	}
-	mark, err := events.StreamPosition(record.Stream, record.Sequence)
+	position, err := events.StreamPosition(record.Stream, record.Sequence)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	change := &events.Change{Record: record, StreamPosition: mark, New: decoded(s.t, new).Image()}
+	change := &events.Change{Record: record, StreamPosition: position, New: decoded(s.t, new).Image()}
 	if old != nil {
 		change.EventName, change.Old = events.Modify, decoded(s.t, old).Image()
 	}

@@ -17,13 +17,13 @@ import (
 // MetricNamespace is the CloudWatch namespace of the metrics.
 const MetricNamespace = "shardquota"
 
-// Pseudonyms stands in for entity ids, which are often API keys: the same
-// entity has the same pseudonym under the same key, and nobody without the key
-// can tell whose it is.
+// Pseudonyms replaces entity ids, which are often API keys. Under one key an
+// entity always has the same pseudonym. Without the key nobody can tell whose it
+// is.
 type Pseudonyms struct{ key []byte }
 
-// NewPseudonyms makes pseudonyms under a key. Without one they are made under
-// a random key, and only compare within one process.
+// NewPseudonyms makes pseudonyms under a key. An empty key stands for a random
+// one, whose pseudonyms compare within one process only.
 func NewPseudonyms(key string) Pseudonyms {
 	if key != "" {
 		return Pseudonyms{[]byte(key)}
@@ -40,12 +40,12 @@ func (p Pseudonyms) Of(group table.Group) string {
 	return hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
-// maxLoggedFailures bounds what one batch logs of failures, and of divisions that
-// are ignored: in an outage every part of it fails, and all in one way.
+// maxLoggedFailures bounds what one batch logs of failures, and of ignored
+// divisions. In an outage every part of a batch fails, and all in one way.
 const maxLoggedFailures = 10
 
-// Log writes what an operator has to know of a batch: every rejected record,
-// failure, doubling, creation and decline, by pseudonym.
+// Log writes what an operator must know of a batch, by pseudonym: every rejected
+// record, failure, doubling, creation and decline.
 func (r *Report) Log(ctx context.Context, log *slog.Logger, names Pseudonyms) {
 	for _, x := range r.Rejected {
 		log.WarnContext(ctx, "record rejected", "index", x.Index, "sequence", x.Sequence, "reason", x.Err.Error())
@@ -73,16 +73,15 @@ func (r *Report) Log(ctx context.Context, log *slog.Logger, names Pseudonyms) {
 	}
 }
 
-// Timing is what a batch's metrics say of time, in milliseconds.
+// Timing is what a batch's metrics say of time.
 type Timing struct {
 	Now      int64 // epoch ms
-	Age      int64 // of the batch's oldest record
+	Age      int64 // of the batch's oldest record, milliseconds
 	Duration time.Duration
 }
 
-// WriteMetrics writes the batch's metrics in CloudWatch's embedded metric
-// format, a JSON object a line: one for the batch, and one for each reason of
-// a decline.
+// WriteMetrics writes the batch's metrics in CloudWatch's embedded metric format,
+// one JSON object a line: one for the batch, and one for each reason of a decline.
 func (r *Report) WriteMetrics(w io.Writer, tableName string, timing Timing) error {
 	encoder := json.NewEncoder(w)
 	err := encoder.Encode(embedded(timing.Now, map[string]string{"Table": tableName}, []metric{

@@ -8,8 +8,8 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// bucketTasks makes the tasks that look at one bucket's last image: whether it
-// needs a pass, and whether shard 0 is to be doubled.
+// bucketTasks makes the tasks for each bucket's last image: one that writes a pass
+// if the image needs it, and one that doubles a hot shard 0.
 func (r *run) bucketTasks() (passes, doubles []task) {
 	passes = make([]task, 0, len(r.buckets))
 	for _, b := range r.buckets {
@@ -26,16 +26,15 @@ func (r *run) bucketTasks() (passes, doubles []task) {
 	return passes, doubles
 }
 
-// refreshTask looks after one bucket.
+// refreshTask writes the pass that one bucket needs.
 type refreshTask struct{ *bucket }
 
 // do writes the pass that the bucket's last image calls for. Where the item has
-// moved on since, the refusal says what it is now, and it is judged once more as
-// that.
+// changed since, the refused write returns it, and do plans once more from that.
 //
-// A restore is first tried on the balances exactly as read: what was spent
-// since is most likely of the old period, and is not to be charged to the new
-// one. The second time it is an addition, so that it cannot lose to spending
+// The first attempt restores only if the balances are exactly as read: what was
+// spent since is most likely of the old period, and the new one must not pay for
+// it. The second attempt adds to the balance, so that spending cannot refuse it
 // for ever.
 func (b refreshTask) do(ctx context.Context, r *run) error {
 	last := b.last()
@@ -44,7 +43,7 @@ func (b refreshTask) do(ctx context.Context, r *run) error {
 	for attempt := range 2 {
 		pass, err := quota.PlanPass(seen, demand, now)
 		if err != nil || pass == nil {
-			return nil // left alone; bucketTasks names what cannot be read
+			return nil // bucketTasks reports what cannot be read
 		}
 		pass.Exact = attempt == 0 && pass.Restores()
 		if current == nil {
@@ -62,7 +61,7 @@ func (b refreshTask) do(ctx context.Context, r *run) error {
 		}
 		r.report.lost()
 		if current = result.Current; current == nil || current.RefilledAt >= pass.RefilledAt {
-			return nil // gone, or passed as late as this one by someone whose own record is to come
+			return nil // gone, or another writer passed it as late as this, whose record is still to come
 		}
 		seen = &current.Bucket
 	}
@@ -72,8 +71,8 @@ func (b refreshTask) do(ctx context.Context, r *run) error {
 // double doubles the shards of a hot bucket.
 type double struct{ *bucket }
 
-// do sets twice the count that the hot shard 0 was last seen with, unless
-// someone else has.
+// do doubles the count with which the hot shard 0 was last seen, unless somebody
+// else has.
 func (b double) do(ctx context.Context, r *run) error {
 	last := b.last()
 	from := last.New.ShardCount

@@ -22,8 +22,8 @@ const (
 	StepDouble Step = "double"
 )
 
-// Report says what a batch did. It holds entity ids: print or log it only
-// through something that hides them.
+// Report says what a batch did. It holds entity ids: print or log it only through
+// something that hides them.
 type Report struct {
 	Records          int
 	Rejected         []Rejection
@@ -62,7 +62,7 @@ type Doubling struct {
 	From, To int
 }
 
-// Raise is one sibling that was told a higher shard count.
+// Raise is one sibling whose shard count was raised.
 type Raise struct {
 	Key table.Key
 	To  int
@@ -81,15 +81,15 @@ type Decline struct {
 	Reason table.Refusal
 }
 
-// InvalidDivision is a limit that says a division which it cannot have, or which
-// nobody knows. It is divided (docs/adr/0016).
+// InvalidDivision is a limit with an unknown division, or one that its kind cannot
+// have. Such a limit is divided (docs/adr/0016).
 type InvalidDivision struct {
 	Key      table.Key
 	Limit    string
 	Division quota.Division
 }
 
-// Failure is one part of the batch that is to be tried again.
+// Failure is one part of the batch that is to be done again.
 type Failure struct {
 	Index int // place in the batch of its first record
 	Step  Step
@@ -108,8 +108,8 @@ func (r *Report) addUsage(usage table.Usage) {
 	r.Usage = append(r.Usage, usage)
 }
 
-// duplicate counts a record that was counted before, once however many windows
-// it falls in.
+// duplicate counts a record that was counted before, once however many windows it
+// falls in.
 func (r *Report) duplicate(w *write) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,7 +152,7 @@ func (r *Report) created(key table.Key, count int, funding []quota.Funding) {
 	r.Created = append(r.Created, Creation{key, count, funding})
 }
 
-// decline reports shards first to last of a group.
+// decline reports shards first to last of a group as not created.
 func (r *Report) decline(group table.Group, first, last int, reason table.Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,14 +167,13 @@ func (r *Report) fail(index int, step Step, err error) {
 	r.Failures = append(r.Failures, Failure{index, step, err})
 }
 
-// sort puts everything in an order that does not depend on which task ran
-// first.
+// sort puts everything in an order that does not depend on which task ran first.
 func (r *Report) sort() {
 	slices.SortStableFunc(r.Rejected, func(a, b Rejection) int { return cmp.Compare(a.Index, b.Index) })
 	slices.SortStableFunc(r.Failures, func(a, b Failure) int {
 		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Step, b.Step))
 	})
-	slices.SortFunc(r.Usage, func(a, b table.Usage) int { return compareUsage(a.Key, b.Key) })
+	slices.SortFunc(r.Usage, func(a, b table.Usage) int { return CompareUsage(a.Key, b.Key) })
 	slices.SortStableFunc(r.Passes, func(a, b Pass) int { return compareKeys(a.Key, b.Key) })
 	slices.SortStableFunc(r.Doublings, func(a, b Doubling) int { return compareKeys(a.Group.At(0), b.Group.At(0)) })
 	slices.SortStableFunc(r.Raised, func(a, b Raise) int { return compareKeys(a.Key, b.Key) })
@@ -187,11 +186,16 @@ func compareKeys(a, b table.Key) int {
 	return cmp.Or(a.Group.Compare(b.Group), cmp.Compare(a.Shard, b.Shard))
 }
 
-func compareUsage(a, b table.UsageKey) int {
-	return cmp.Or(a.Group.Compare(b.Group), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Start, b.Start))
+// CompareUsage orders usage items by group, then by window, the shortest first,
+// then by start.
+func CompareUsage(a, b table.UsageKey) int {
+	return cmp.Or(
+		a.Group.Compare(b.Group),
+		events.Window(a.Window).Compare(events.Window(b.Window)),
+		cmp.Compare(a.Start, b.Start))
 }
 
-// Err joins what failed, nil where nothing did.
+// Err joins the errors of the failures, nil where there are none.
 func (r *Report) Err() error {
 	var errs []error
 	for _, failure := range r.Failures {

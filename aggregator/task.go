@@ -13,14 +13,14 @@ type task struct {
 	work
 }
 
-// work is what a task does. A batch has thousands: its types are pointers, or
-// hold nothing but one, so that making them into tasks allocates nothing.
+// work is what a task does. A batch has thousands of tasks. So the types of work
+// are pointers, or structs of one pointer: such a task costs no allocation.
 type work interface {
 	do(ctx context.Context, run *run) error
 }
 
-// each runs tasks, so many at once as the aggregator allows. A task that fails,
-// or that ctx leaves no time for, fails its records and nothing else.
+// each runs tasks, at most as many at once as the aggregator allows. A task fails
+// alone, also where ctx leaves no time for it.
 func (r *run) each(ctx context.Context, tasks []task) {
 	var workers sync.WaitGroup
 	var taken atomic.Int64

@@ -12,8 +12,8 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// usageAttempts bounds how often one usage item is tried. Each refused attempt
-// tells what is counted already, so that a second one normally settles it.
+// usageAttempts bounds the attempts to write one usage item. A refused write
+// returns what is counted already, so that a second attempt usually succeeds.
 const usageAttempts = 5
 
 var (
@@ -30,8 +30,8 @@ type tally struct {
 	sum    sum // of parts, where none is counted yet
 }
 
-// usageTasks makes one task for every usage item that the batch adds to: all
-// shards of a group share it.
+// usageTasks makes one task for each usage item that the batch adds to. All shards
+// of a group share an item.
 func (r *run) usageTasks() []task {
 	tallies := r.tallies()
 	r.report.Usage = slices.Grow(r.report.Usage, len(tallies))
@@ -42,8 +42,9 @@ func (r *run) usageTasks() []task {
 	return tasks
 }
 
-// tallies gathers the batch's consumption by usage item. All of a group's writes
-// are most often in one window of each kind, whose items then get the same sum.
+// tallies sums the batch's consumption by usage item. All of a group's writes are
+// most often in one window of each length; the items of these windows then share a
+// sum.
 func (r *run) tallies() []tally {
 	groups, texts := r.consuming(), map[time.Time]string{}
 	tallies := make([]tally, 0, len(groups)*len(r.Windows))
@@ -67,8 +68,9 @@ func (r *run) tallies() []tally {
 	return tallies
 }
 
-// do counts the tally's records that are not counted yet. It first tries
-// without knowing what is, which holds where they follow what was counted last.
+// do counts those records of the tally that are not counted yet. The first attempt
+// does not know which are: it succeeds where the records follow what was counted
+// last.
 func (t *tally) do(ctx context.Context, r *run) error {
 	parts, sum := t.parts, t.sum
 	for range usageAttempts {
@@ -92,7 +94,8 @@ func (t *tally) do(ctx context.Context, r *run) error {
 	return errContended
 }
 
-// uncounted returns the parts that are not counted yet, and reports the others.
+// uncounted returns the writes that are not counted yet, and reports the others as
+// duplicates.
 func (r *run) uncounted(all parts, found map[int]table.SeenRecords) parts {
 	var fresh parts
 	for _, w := range all {
@@ -105,11 +108,11 @@ func (r *run) uncounted(all parts, found map[int]table.SeenRecords) parts {
 	return fresh
 }
 
-// parts are writes of one group that consumed something: bucket by bucket, each
-// in the order of the writes.
+// parts are writes of one group that consumed something: bucket by bucket, each in
+// the order of the writes.
 type parts []*write
 
-// consuming gathers the writes that consumed something by group, in the order in
+// consuming returns the writes that consumed something by group, in the order in
 // which the groups first appear.
 func (r *run) consuming() []parts {
 	index, groups := map[table.Group]int{}, []parts(nil)
@@ -130,12 +133,12 @@ func (r *run) consuming() []parts {
 	return groups
 }
 
-// first is the place in the batch of the first of the writes.
+// first returns the lowest index of the writes.
 func (p parts) first() int {
 	return slices.MinFunc(p, func(a, b *write) int { return cmp.Compare(a.index, b.index) }).index
 }
 
-// within divides writes into those of one window of time and the others.
+// within divides the writes into those inside one window of time and the others.
 func (p parts) within(window events.Window, start time.Time) (inside, others parts) {
 	from, to := start.UnixMilli(), window.End(start).UnixMilli()
 	outside := func(w *write) bool { return w.Time < from || w.Time >= to }
@@ -152,23 +155,23 @@ func (p parts) within(window events.Window, start time.Time) (inside, others par
 	return inside, others
 }
 
-// sum is what writes add to a usage item: what they consumed, and that they are
-// counted then. Nobody changes it, since several items may get the same.
+// sum is what writes add to a usage item: what they consumed, and which records
+// that counts. It is immutable, since several items may share it.
 type sum struct {
 	counters map[string]int64
 	sources  []table.Source
 }
 
-// sum adds writes up for an item that has counted what was found.
+// sum adds the writes up for an item that has counted the records of found.
 func (p parts) sum(found map[int]table.SeenRecords) sum {
 	s := sum{counters: p.counters()}
-	var usual [8]table.Range
+	var few [8]table.Range
 	for rest := p; len(rest) > 0; {
-		shard, runs := rest[0].New.Key.Shard, usual[:0]
+		shard, ranges := rest[0].New.Key.Shard, few[:0]
 		for len(rest) > 0 && rest[0].New.Key.Shard == shard {
-			runs, rest = append(runs, rest[0].counts), rest[1:]
+			ranges, rest = append(ranges, rest[0].counts), rest[1:]
 		}
-		s.sources = append(s.sources, table.Source{Shard: shard, Found: found[shard], Next: found[shard].With(runs...)})
+		s.sources = append(s.sources, table.Source{Shard: shard, Found: found[shard], Next: found[shard].With(ranges...)})
 	}
 	slices.SortFunc(s.sources, func(a, b table.Source) int { return cmp.Compare(a.Shard, b.Shard) })
 	return s

@@ -171,8 +171,8 @@ func TestUsageDeliveredTwiceInOneBatch(t *testing.T) {
 	}
 }
 
-// What one shard's mark says is nothing to another shard's records.
-func TestUsageMarksAreIndependent(t *testing.T) {
+// What one shard's position says is nothing to another shard's records.
+func TestUsagePositionsAreIndependent(t *testing.T) {
 	w := newWorld(t)
 	late, one := w.spend(noon, large(1), "rpm", 1000)
 	early, _ := w.spend(noon, large(0), "rpm", 2000)
@@ -207,7 +207,7 @@ func TestUsageOfANewStream(t *testing.T) {
 }
 
 // Sequence numbers compare as numbers, also where they grow by a digit.
-func TestUsageMarksGrowByADigit(t *testing.T) {
+func TestUsagePositionsGrowByADigit(t *testing.T) {
 	w := newWorld(t)
 	w.seq = 98
 	a, zero := w.spend(noon, large(0), "rpm", 1000)

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,10 +39,10 @@ func ParseWindows(list string) ([]Window, error) {
 }
 
 func (w Window) check() error {
-	switch w {
-	case Hourly, Daily, Monthly:
+	switch {
+	case slices.Contains(byLength, w):
 		return nil
-	case "":
+	case w == "":
 		return fmt.Errorf("an entry is empty")
 	}
 	return fmt.Errorf("%q is none of %s, %s, %s", string(w), Hourly, Daily, Monthly)
@@ -83,4 +84,20 @@ func (w Window) End(start time.Time) time.Time {
 		return start.AddDate(0, 1, 0)
 	}
 	panic(fmt.Sprintf("events: no window %q", string(w)))
+}
+
+// byLength is every window, the shortest first.
+var byLength = []Window{Hourly, Daily, Monthly}
+
+// Compare orders windows by their length, the shortest first. A window that this
+// program does not know comes after all that it does.
+func (w Window) Compare(other Window) int {
+	return cmp.Or(cmp.Compare(w.rank(), other.rank()), cmp.Compare(w, other))
+}
+
+func (w Window) rank() int {
+	if at := slices.Index(byLength, w); at >= 0 {
+		return at
+	}
+	return len(byLength)
 }

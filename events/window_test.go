@@ -1,6 +1,7 @@
 package events
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -82,5 +83,14 @@ func TestNoWindowPanics(t *testing.T) {
 			}()
 			call()
 		}()
+	}
+}
+
+// Windows are in order of their length; one that is not known comes last.
+func TestWindowsCompare(t *testing.T) {
+	windows := []Window{"weekly", Monthly, Hourly, "fortnightly", Daily}
+	slices.SortFunc(windows, Window.Compare)
+	if got, want := fmt.Sprint(windows), "[hourly daily monthly fortnightly weekly]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -27,13 +27,13 @@ func mulDiv(a, b, c int64) (result int64, ok bool) {
 	return int64(quotient), true
 }
 
-// drip returns what a balance refilled to at from has become at to, at most
-// ceiling. A balance above the ceiling is trimmed to it, whatever the time; a
+// drip returns the balance at to of a limit that was refilled to balance at from.
+// It never exceeds ceiling: a balance above it is trimmed, whatever the time. A
 // time that runs backward drips nothing.
 //
-// What has dripped by an instant is rounded down on the clock's own scale, so
-// that drips over adjoining spans add up to that over both: a limit that gains
-// less than a millitoken between two passes still gains it in the end.
+// drip rounds what has dripped by an instant down on the scale of the clock. So
+// the drips over adjoining spans add up to the drip over both, and a limit that
+// gains less than a millitoken between two passes loses nothing.
 func drip(balance, ceiling, refill, period, from, to int64) int64 {
 	if balance >= ceiling {
 		return ceiling
@@ -48,8 +48,8 @@ func drip(balance, ceiling, refill, period, from, to int64) int64 {
 	return balance + added
 }
 
-// dripped is to*refill/period less from*refill/period, each rounded down. ok is
-// false where the result does not fit an int64.
+// dripped returns to*refill/period less from*refill/period, each rounded down. ok
+// is false where the result does not fit an int64.
 func dripped(refill, period, from, to int64) (added int64, ok bool) {
 	// The part of a unit that has dripped before from counts towards the next.
 	high, low := bits.Mul64(uint64(from), uint64(refill))

@@ -38,9 +38,9 @@ const (
 	tagPeriod
 )
 
-// maxEntries bounds a schedule. Two characters can make an entry, which takes a
-// hundred times as much room, and any number of milliseconds to search; a reset
-// on every day of a year, each by its date, is 366.
+// maxEntries bounds a schedule. An entry of two characters takes a hundred times
+// as much memory, and any number of milliseconds to search. A reset on every day
+// of a year, each by its date, has 366 entries.
 const maxEntries = 1000
 
 // maxQuoted bounds what an error quotes of a schedule, in bytes.

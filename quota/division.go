@@ -1,21 +1,20 @@
 package quota
 
-// Division is how a limit is divided among the shards of its bucket. Its text is
-// what an item and a declaration say. See docs/adr/0016.
+// Division says how a limit is divided among the shards of its bucket. Its text is
+// what items and declarations hold. See docs/adr/0016.
 type Division string
 
 // The divisions of a limit.
 const (
-	Divided    Division = ""           // each shard has its part of capacity and refill
-	Replicated Division = "replicated" // each shard may hold the whole capacity, and refills by its part; of a limit that drips
-	Pooled     Division = "gathered"   // divided, and what one shard is short of, or can never hold, is taken off several at once
+	Divided    Division = ""           // each of S shards holds 1/S of capacity and refill
+	Replicated Division = "replicated" // each shard may hold the whole capacity, and refills at 1/S; dripping limits only
+	Pooled     Division = "gathered"   // divided; a use that one shard cannot serve is taken off several at once
 )
 
-// dividedText is how the default is named where a name is asked for.
+// dividedText names the default.
 const dividedText = "divided"
 
-// ParseDivision reads the text of a division. What is none that is known is kept
-// as it is.
+// ParseDivision reads the text of a division. It keeps an unknown text as it is.
 func ParseDivision(text string) Division {
 	if text == dividedText {
 		return Divided
@@ -23,7 +22,7 @@ func ParseDivision(text string) Division {
 	return Division(text)
 }
 
-// String names the division, also the default.
+// String returns the name of the division, "divided" for the default.
 func (d Division) String() string {
 	if d == Divided {
 		return dividedText
@@ -31,24 +30,24 @@ func (d Division) String() string {
 	return string(d)
 }
 
-// Known reports whether the division is one.
+// Known reports whether this program knows the division.
 func (d Division) Known() bool { return d == Divided || d == Replicated || d == Pooled }
 
-// Replicates reports whether each shard may hold the whole capacity. A quota is
-// divided always: replicated, it would be granted once for each shard.
+// Replicates reports whether each shard may hold the whole capacity. A quota never
+// replicates: each shard would be granted all of it.
 func (l *Limit) Replicates() bool { return l.Division == Replicated && l.Kind() == Dripping }
 
-// IsPooled reports whether a use may be taken off several shards.
+// IsPooled reports whether one use may be taken off several shards.
 func (l *Limit) IsPooled() bool { return l.Division == Pooled && l.Kind() != Meter }
 
-// InvalidDivision reports whether the limit says a division that it cannot have, or
-// none that is known. It is divided then.
+// InvalidDivision reports whether the limit has an unknown division, or one that
+// its kind cannot have. Such a limit is divided.
 func (l *Limit) InvalidDivision() bool {
 	return !l.Division.Known() || l.Division == Replicated && l.Kind() != Dripping
 }
 
-// part is the most that one of count shards is refilled to of a capacity,
-// millitokens, where the limit is no quota.
+// part returns the most that one of count shards refills to, millitokens, where
+// the limit is no quota.
 func (l *Limit) part(capacity int64, count int) int64 {
 	if l.Replicates() {
 		return capacity
@@ -56,20 +55,20 @@ func (l *Limit) part(capacity int64, count int) int64 {
 	return Share(capacity, count)
 }
 
-// DivisionSummary is how a limit that says a division is divided among the shards of one
-// (entity, resource); amounts in millitokens.
+// DivisionSummary describes how a limit with a division of its own is divided
+// among the shards of one (entity, resource). Amounts are in millitokens.
 type DivisionSummary struct {
 	Limit    string
 	Division Division
-	Ignored  bool // it is divided nevertheless: Misdivided
+	Ignored  bool // the limit is divided nevertheless: InvalidDivision
 	Shards   int
 	Capacity int64 // effective, undivided
-	Most     int64 // that one use can ask for
+	Most     int64 // the most that one use can ask for
 	Held     int64 // by all shards, as stored
 }
 
-// Summarize describes the division of a limit; ok is false where no shard says
-// another than the default. The error wraps ErrSchedule.
+// Summarize describes the division of a limit. ok is false where every shard has
+// the default division. The error wraps ErrSchedule.
 func Summarize(name string, shards []*Bucket, now int64) (s DivisionSummary, ok bool, err error) {
 	s.Limit = name
 	for _, b := range shards {

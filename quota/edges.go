@@ -12,9 +12,9 @@ import (
 // ErrZone reports a time zone that isn't an IANA name.
 var ErrZone = errors.New("unknown time zone")
 
-// horizon is how far a search looks, in minutes. The rarest date that a pattern
-// can name is a 29 February on a given weekday, up to 40 years apart, so a search
-// that finds nothing in 41 has found that there is nothing.
+// horizon is how far a search looks, in minutes: 41 years. The rarest date that a
+// pattern can name is a 29 February on a given weekday, at most 40 years apart. A
+// search that finds nothing has shown that there is nothing.
 const horizon = 41 * 366 * minutesPerDay
 
 const millisPerMinute = 60_000
@@ -38,9 +38,9 @@ func startOf(minute int64, found bool) (int64, bool) {
 }
 
 // zonedPattern is a pattern on the wall clock of a zone. Its methods take and
-// return UTC minutes since the epoch. A minute is matched by what the wall clock
-// reads in it, so an hour that the clock skips never matches, and one that it
-// repeats matches twice.
+// return UTC minutes since the epoch. What the wall clock reads decides whether a
+// minute matches. So an hour that the clock skips never matches, and an hour that
+// it repeats matches twice.
 type zonedPattern struct {
 	cronPattern
 	zone *time.Location
@@ -180,12 +180,12 @@ const maxZones = 1000
 
 var loadedZones = zoneCache{zones: map[string]*time.Location{}}
 
-// maxZone bounds the name of a zone, in bytes; the longest of IANA's has 32. Names
-// are looked for in several places, and kept.
+// maxZone bounds the name of a zone, in bytes; the longest of IANA has 32. Items
+// hold the names, and the cache keeps them.
 const maxZone = 64
 
-// load returns the zone of an IANA name. Empty means UTC; the host's own zone has
-// no say in a schedule.
+// load returns the zone of an IANA name. The empty name is UTC; the zone of the
+// host never applies.
 func (c *zoneCache) load(name string) (*time.Location, error) {
 	if name == "Local" || name == "localtime" {
 		return nil, fmt.Errorf("%w: %q depends on the host", ErrZone, name)

@@ -22,12 +22,13 @@ type Funding struct {
 	Amount int64 // millitokens
 	Donor  int   // shard index; meaningful for a move
 	Guard  Guard // what must still hold of the donor; meaningful for a move
-	Trim   int64 // what the donor holds above its ceiling, millitokens; a move takes it off too
+	Trim   int64 // what the donor holds above its ceiling, millitokens; a move removes it
 }
 
-// Moves are the fundings that take something off a donor, with all that they
-// take off it. What the donor holds above its ceiling, since no pass has trimmed
-// it yet, goes: it would otherwise hold its whole ceiling beside what it gave.
+// Moves returns the fundings that take something off a donor, with all that they
+// take off it. That includes what the donor holds above its ceiling because no
+// pass has trimmed it yet: the donor would otherwise hold its whole ceiling beside
+// what it gave.
 func Moves(fundings []Funding) []Funding {
 	var moves []Funding
 	for _, f := range fundings {
@@ -39,26 +40,27 @@ func Moves(fundings []Funding) []Funding {
 	return moves
 }
 
-// Guard is what the donor of a move must still look like when it is debited:
-// its grant as read and its period still current.
+// Guard is what a move requires of its donor: the grant as read, and a period that
+// is still current.
 type Guard struct {
 	Grant       int    // the grant count as read or inferred
-	Legacy      bool   // the donor has no stored grant count: it must still have none, at Count
+	Legacy      bool   // the donor has no stored grant count: it must still have none, at ShardCount
 	ShardCount  int    // the donor's stored shard count
 	RefilledAt  int64  // calendar quotas: the donor's last pass must be at or past this edge, epoch ms
 	Applied     *int64 // session quotas: the applied window start as read, epoch ms
-	SessionOnly bool   // the quota is a session quota: Applied is the guard, not Refilled
+	SessionOnly bool   // the quota is a session quota: Applied is the guard, not RefilledAt
 }
 
 // Covers reports whether a grant of shard i, sized at grant, covers a slot.
 func Covers(shard, grant, slot int) bool { return slot%grant == shard%grant }
 
-// Fund plans the balances of a new shard at a shard count from its siblings,
-// whose images must all have been taken when their own count had reached it
-// (docs/adr/0002). template is shard 0, whose limits the new shard carries.
-// Results are in the order of the template's limits. The error wraps
-// ErrSchedule: also where it is a sibling's that cannot be read, since whether
-// its grant covers the slot is then unknown.
+// Fund plans the balances of a new shard at a shard count. template is the bucket
+// whose limits the shard gets. Each sibling's image must have been taken when the
+// sibling's own count had reached count (docs/adr/0002). The fundings are in the
+// order of the template's limits.
+//
+// The error wraps ErrSchedule. A sibling whose schedule cannot be read fails all:
+// whether its grant covers the slot is unknown.
 func Fund(template *Bucket, siblings []*Bucket, shard, count int, now int64) ([]Funding, error) {
 	for _, b := range append([]*Bucket{template}, siblings...) {
 		if b.Broken != nil {
@@ -104,9 +106,10 @@ func (l *Limit) fund(params Params, siblings []*Bucket, shard, count int, now in
 	}
 }
 
-// split funds a new shard of a replicated limit: with half of what the closest
-// shard holds of which it is a half, as each doubling halves them. Each may hold
-// the whole capacity, so that whatever a doubling gave out afresh would stay.
+// split funds a new shard of a replicated limit with half of what its donor holds:
+// doublings halve shards, and the donor is the nearest shard that this one is a
+// half of. A fresh balance would stay for ever, since each shard may hold the
+// whole capacity.
 func (l *Limit) split(siblings []*Bucket, shard, count int) Funding {
 	f := Funding{Limit: l.Name, Source: Move}
 	for of := count / 2; of >= 1; of /= 2 {
@@ -123,8 +126,9 @@ func (l *Limit) split(siblings []*Bucket, shard, count int) Funding {
 	return f
 }
 
-// donorOf returns the current-period sibling whose grant covers the slot: the
-// largest grant count, the closest fit, wins; the lowest index on a tie.
+// donorOf returns the sibling of the current period whose grant covers the slot.
+// The largest grant count wins, as the closest fit; on a tie the lowest index
+// does.
 func donorOf(name string, siblings []*Bucket, slot int, capacity, now int64) *Bucket {
 	var best *Bucket
 	var bestGrant int
@@ -158,12 +162,14 @@ func guardOf(donor *Bucket, limit *Limit, capacity, now int64) Guard {
 	return guard
 }
 
-// Regrants reports whether a limit that was given other terms holds allowance of
-// no period of theirs: it dripped, or what was granted of a period that was over
-// by the old terms goes on by the new ones. Such shards were not granted disjoint
-// slots. Each counts as granted its own slot at its count then, and what an
-// operator had added is over. before is the bucket as it was. A quota whose old
-// terms cannot be read keeps its grant.
+// Regrants reports whether a limit that got other terms holds allowance that was
+// granted in no period of theirs. Either it dripped before, or its grant had
+// expired by the old terms and is current by the new ones. Such shards were not
+// granted disjoint slots. So each counts as granted its own slot at its count
+// then, and an operator's top-up ends.
+//
+// before is the bucket as it was. A quota whose old terms cannot be read keeps its
+// grant.
 func (b *Bucket) Regrants(name string, before *Bucket, now int64) bool {
 	was, is := before.Limit(name), b.Limit(name)
 	switch {
@@ -175,10 +181,10 @@ func (b *Bucket) Regrants(name string, before *Bucket, now int64) bool {
 	return !was.mayBeQuota(before)
 }
 
-// FrozenGrants returns the grant counts to freeze onto a bucket before its shard
-// count is raised: one for every legacy quota on it, by limit name. Raising
-// the count alone would shrink what the grant is read to cover. A schedule
-// that cannot be read sizes by the base capacity.
+// FrozenGrants returns the grant counts to store on a bucket before its shard
+// count rises: one for each legacy quota, by limit name. Without them the higher
+// count would shrink what the grants are read to cover. Where the schedule cannot
+// be read, the base capacity sizes the grant.
 func FrozenGrants(b *Bucket, now int64) []Freeze {
 	var freezes []Freeze
 	for i := range b.Limits {
@@ -196,19 +202,19 @@ func FrozenGrants(b *Bucket, now int64) []Freeze {
 }
 
 // mayBeQuota reports whether a limit has a quota's refill on a bucket whose
-// schedules cannot be read, so that its kind is unknown. Freezing what is no
-// quota does no harm: nothing reads it.
+// schedules cannot be read, so that its kind is unknown. A grant count on another
+// limit does no harm: nothing reads it.
 func (l *Limit) mayBeQuota(b *Bucket) bool {
 	return b.Broken != nil && l.Base.Refill == 0 && l.Kind() != Meter
 }
 
-// Freeze is a grant count to be stored where none is.
+// Freeze is a grant count to store where there is none.
 type Freeze struct {
 	Limit string
 	Grant int
 }
 
-// String renders a funding for a report.
+// String renders the funding for a report.
 func (f Funding) String() string {
 	if f.Source == Move {
 		return fmt.Sprintf("%s: %d moved off shard %d", f.Limit, f.Amount, f.Donor)

@@ -8,23 +8,38 @@ import (
 // Row is the ledger of one quota of one (entity, resource) in the current
 // period, millitokens.
 type Row struct {
-	Limit     string
-	Capacity  int64 // effective, undivided
-	Held      int64 // balances of the shards whose grant is current
-	Granted   int64 // fresh grants, by disjoint coverage
-	Grantable int64 // what uncovered slots are still owed
-	TopUp     int64 // what an operator added to the shards whose grant is current
-	Conserved bool
+	Limit     string `json:"limit"`
+	Capacity  int64  `json:"capacity"`  // effective, undivided
+	Held      int64  `json:"held"`      // balances of the shards whose grant is current
+	Granted   int64  `json:"granted"`   // fresh grants, by disjoint coverage
+	Grantable int64  `json:"grantable"` // the shares of uncovered slots, which can still be granted
+	TopUp     int64  `json:"topup"`     // what an operator added to the shards whose grant is current
+	Conserved bool   `json:"conserved"`
 }
 
-// grantClass is the set of slots that a grant covers: those equal to residue
+// LimitNames returns the names of the limits of some kind on any of the shards,
+// sorted.
+func LimitNames(shards []*Bucket, of func(*Limit) bool) []string {
+	var names []string
+	for _, b := range shards {
+		for i := range b.Limits {
+			if limit := &b.Limits[i]; of(limit) {
+				names = append(names, limit.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// grantClass is the set of slots that a grant covers: those that equal residue
 // modulo count.
 type grantClass struct{ residue, count int }
 
-// Audit draws up the ledger of a quota from all shards of one (entity,
-// resource). It is conserved when what was granted and what is still owed make
-// up the capacity, up to the rounding of a share, and no two fresh grants
-// overlap. The error wraps ErrSchedule.
+// Audit computes the ledger of a quota from all shards of one (entity, resource).
+// The ledger is conserved if what was granted and what can still be granted add up
+// to the capacity, up to the rounding of a share, and no two fresh grants overlap.
+// The error wraps ErrSchedule.
 func Audit(name string, shards []*Bucket, now int64) (Row, error) {
 	row := Row{Limit: name}
 	count := 1
@@ -65,9 +80,9 @@ func Audit(name string, shards []*Bucket, now int64) (Row, error) {
 	return row, nil
 }
 
-// outermost keeps the classes that lie in no other: a grant inside another one
-// was moved off it, not granted afresh. disjoint is false where two shards
-// were granted the same slots.
+// outermost returns the classes that lie in no other. A grant inside another one
+// was moved off it and not granted afresh. disjoint is false where two shards were
+// granted the same slots.
 func outermost(classes []grantClass) (fresh []grantClass, disjoint bool) {
 	slices.SortFunc(classes, func(a, b grantClass) int {
 		return cmp.Or(cmp.Compare(a.count, b.count), cmp.Compare(a.residue, b.residue))

@@ -14,8 +14,8 @@ const WriteMeter = "wcu"
 const MaxShards = 32
 
 // ErrSchedule says that a schedule on the bucket cannot be read or evaluated.
-// Such a bucket must not be touched: refilling it at its base rate would undo
-// what the schedule takes away.
+// Nothing may touch such a bucket: a refill at the base rate would undo what the
+// schedule takes away.
 var ErrSchedule = errors.New("undecodable schedule")
 
 // Kind is how a limit recovers.
@@ -77,8 +77,8 @@ func (b *Bucket) Limit(name string) *Limit {
 	return nil
 }
 
-// Kind tells how the limit recovers. A quota is what never drips and is
-// restored; a limit with a positive refill drips, whatever else it carries.
+// Kind returns how the limit recovers. A quota never drips and is restored. A
+// limit with a positive refill drips, whatever else it carries.
 func (l *Limit) Kind() Kind {
 	switch {
 	case l.Name == WriteMeter:
@@ -114,16 +114,16 @@ func (l *Limit) Effective(now int64) (Params, error) {
 	return params, nil
 }
 
-// Share is what one of count shards gets of an amount, rounded down.
+// Share returns what one of count shards gets of an amount, rounded down.
 func Share(amount int64, count int) int64 { return amount / int64(count) }
 
 // IsCount reports whether n can be a shard count: a power of two up to MaxShards.
 func IsCount(n int) bool { return n >= 1 && n <= MaxShards && n&(n-1) == 0 }
 
-// GrantCount is the shard count that the quota's grant on this shard is sized
-// at. A legacy quota is inferred: the stored count, halved while the balance
-// is more than a share at it. A stored count below 1 reads as the shard count.
-// See docs/adr/0001.
+// GrantCount returns the shard count at which the quota's grant on this shard was
+// sized. A legacy quota stores none; the count is then inferred: the shard count,
+// halved while the balance exceeds a share at it. A stored count below 1 reads as
+// the shard count. See docs/adr/0001.
 func (l *Limit) GrantCount(count int, capacity int64) int {
 	if l.Grant != nil {
 		if *l.Grant < 1 {
@@ -138,10 +138,10 @@ func (l *Limit) GrantCount(count int, capacity int64) int {
 	return inferred
 }
 
-// Ceiling is the most this shard may hold of the limit, millitokens: what its
-// grant covers (and an operator added) for a quota, its share for a dripping
-// limit, or everything where that is replicated, and everything for the write
-// meter.
+// Ceiling returns the most that this shard may hold of the limit, millitokens. For
+// a quota that is what its grant covers, and what an operator added. For a
+// dripping limit it is a share, or all where the limit is replicated. For the
+// write meter it is all.
 func (l *Limit) Ceiling(count int, capacity int64) int64 {
 	switch l.Kind() {
 	case Meter:
@@ -153,8 +153,8 @@ func (l *Limit) Ceiling(count int, capacity int64) int64 {
 	}
 }
 
-// applied is the window start that the balance reflects: the marker, or where
-// an item is older than the marker, the time of its last pass.
+// applied returns the window start that the balance reflects. An item that is
+// older than the marker reflects the time of its last pass.
 func (w *Window) applied(refilled int64) int64 {
 	if w.Applied != nil {
 		return *w.Applied
@@ -162,8 +162,8 @@ func (w *Window) applied(refilled int64) int64 {
 	return refilled
 }
 
-// pending reports whether a window start has arrived that the balance does
-// not reflect yet.
+// pending reports whether the item has a window start that the balance does not
+// reflect yet.
 func (w *Window) pending(refilled int64) bool {
 	return w.Start != nil && *w.Start > w.applied(refilled)
 }
@@ -174,14 +174,14 @@ func (w *Window) live(now int64) bool {
 }
 
 // resetDue reports whether a calendar edge has passed since the bucket's last
-// pass, so that the quota is still to be restored.
+// pass, so that the quota is to be restored.
 func (l *Limit) resetDue(refilled, now int64) bool {
 	edge, ok := l.Resets.Prev(now)
 	return ok && edge > refilled
 }
 
-// Current reports whether the quota's grant on a shard last refilled at
-// refilled belongs to the period that holds at now.
+// Current reports whether the grant of a quota belongs to the period that holds at
+// now. refilled is the time of the last pass of its bucket.
 func (l *Limit) Current(refilled, now int64) bool {
 	if l.Kind() == Session {
 		return l.Window.live(now) && !l.Window.pending(refilled)
@@ -189,8 +189,8 @@ func (l *Limit) Current(refilled, now int64) bool {
 	return !l.resetDue(refilled, now)
 }
 
-// Readable reports why the bucket's schedules cannot be read or evaluated at
-// now, nil where they can. The error wraps ErrSchedule.
+// Readable returns why the bucket's schedules cannot be read or evaluated at now,
+// nil where they can. The error wraps ErrSchedule.
 func (b *Bucket) Readable(now int64) error {
 	if b.Broken != nil {
 		return b.Broken

@@ -14,7 +14,7 @@ type Change struct {
 	Applied *int64 // window start to record as applied, epoch ms; nil leaves it
 	Roll    *int64 // the window start being rolled, which must still be the stored one
 	Open    *Open  // the window that a use opens here; nil for none
-	Max     *int64 // the balance must not be above this when the pass is written; nil asks nothing
+	Max     *int64 // the balance must not exceed this when the pass is written; nil requires nothing
 }
 
 // Open is a session window that a client's use opens.
@@ -23,19 +23,19 @@ type Open struct {
 	Over  *int64 // the start that is replaced, which must still be the stored one; nil where there was none
 }
 
-// Pass is one materialising pass of one bucket: every limit on the item
-// brought to Refilled. It holds only while the item still has the Expect
-// values and a shard count of at most Count.
+// Pass is one materialising pass of a bucket: it brings every limit on the item to
+// RefilledAt. It can be written only while the item has the Expect values and a
+// shard count of at most ShardCount.
 type Pass struct {
 	Changes          []Change
 	RefilledAt       int64  // the new time of the pass, epoch ms
 	ValidUntil       *int64 // new valid-until, epoch ms; nil leaves it. Pins the item's schedule
-	Unbound          bool   // the valid-until goes: nothing on the bucket is bound to time. Only a client's pass does that
+	Unbound          bool   // removes the valid-until, since nothing on the bucket is bound to time; only a client's pass does
 	ShardCount       int    // shard count the pass was sized at
-	Exact            bool   // the balance and consumption of what is restored must be exactly as read
+	Exact            bool   // each restored limit must have its balance and consumption exactly as read
 	ExpectRefilledAt int64
 	ExpectValidUntil *int64
-	Why              []Reason // why it is worth a write; never empty
+	Why              []Reason // why the pass is worth a write; never empty
 }
 
 // Reason is why a pass is written.
@@ -51,22 +51,21 @@ const (
 	NotDue Reason = ""       // nothing to write
 )
 
-// Demand is what was just consumed of each limit, millitokens by limit name.
+// Demand is how much was just consumed of each limit, millitokens by limit name.
 type Demand map[string]int64
 
-// PlanPass decides whether a bucket needs a materialising pass at now, and
-// which. It returns nil where none is worth a write: some limit must be due a
-// restore, over its ceiling, or hold less than the demand. Whatever the reason,
-// the pass materialises every limit on the item, since it moves the time that
-// all of them refill from.
+// PlanPass decides whether a bucket needs a materialising pass at now, and plans
+// it. It returns nil where no pass is worth a write: some limit must be due a
+// restore, be over its ceiling, or hold less than the demand. A pass always
+// materialises every limit on the item, since it moves the time that all of them
+// refill from.
 //
-// A disabled bucket and one with an ended window that was never applied are
-// left alone. The error wraps ErrSchedule.
+// PlanPass leaves a disabled bucket alone, and one with an ended window that was
+// never applied. The error wraps ErrSchedule.
 //
-// A pass always moves the bucket's time, if only by a millisecond where now is
-// not after it: that is what keeps a pass that is planned again from the same
-// image, then at a later now, from taking a trim off twice. No limit is short
-// for that millisecond's sake.
+// A pass always moves the bucket's time, by a millisecond where now is not after
+// it. So a pass that is planned again from the same image, at a later now, cannot
+// take a trim off twice. A shortage alone never justifies that millisecond.
 func PlanPass(b *Bucket, demand Demand, now int64) (*Pass, error) {
 	if b.Broken != nil {
 		return nil, b.Broken
@@ -90,11 +89,11 @@ func PlanPass(b *Bucket, demand Demand, now int64) (*Pass, error) {
 }
 
 // Materialise plans the pass of a bucket at now whether or not it is worth a
-// write. The caller has made sure that the bucket may be touched.
+// write. The caller has checked that the bucket may be touched.
 //
-// A window that was opened by a clock ahead of now moves the pass to its start,
-// and with it every limit: a reset that falls in between would otherwise never
-// come, and what drips in between would be lost.
+// Where a clock ahead of now has opened a window, the pass is at the start of that
+// window, and so is every limit. Otherwise a reset between the two would never
+// come, and what drips between them would be lost.
 func Materialise(b *Bucket, demand Demand, now int64) (*Pass, error) {
 	pass, ceilings, err := materialise(b, demand, max(now, b.lastWindow()))
 	if err != nil {
@@ -105,8 +104,8 @@ func Materialise(b *Bucket, demand Demand, now int64) (*Pass, error) {
 	return pass, nil
 }
 
-// materialise plans the pass of a bucket but for its valid-until, with a change
-// and a ceiling for every limit.
+// materialise plans the pass of a bucket without its valid-until. It returns a
+// change and a ceiling for every limit.
 func materialise(b *Bucket, demand Demand, now int64) (pass *Pass, ceilings []int64, err error) {
 	pass = &Pass{
 		ShardCount:       b.ShardCount,
@@ -149,7 +148,7 @@ func (l *Limit) materialise(b *Bucket, demand, now int64) (c Change, why Reason,
 	default:
 		target, why = l.refill(b, params, demand, now)
 	}
-	if kind := l.Kind(); kind == Session && l.Window.Start != nil && !same(l.Window.Applied, l.Window.Start) {
+	if kind := l.Kind(); kind == Session && l.Window.Start != nil && !setAndEqual(l.Window.Applied, l.Window.Start) {
 		change.Applied = l.Window.Start
 	}
 	change.Delta = target - l.Balance
@@ -163,9 +162,9 @@ func (l *Limit) materialise(b *Bucket, demand, now int64) (c Change, why Reason,
 	return change, why, ceiling, nil
 }
 
-// refill drips or trims a limit whose period has not turned, and says whether
-// that alone is worth a write. The write meter never is: its drip is counted
-// from the time of the last pass by everyone who reads it.
+// refill drips or trims a limit whose period has not turned, and returns whether
+// that alone is worth a write. The write meter is never worth one: every reader
+// drips it from the time of the last pass.
 func (l *Limit) refill(b *Bucket, params Params, demand, now int64) (target int64, why Reason) {
 	ceiling := l.Ceiling(b.ShardCount, params.Capacity)
 	rate := Share(params.Refill, b.ShardCount)
@@ -185,9 +184,9 @@ func (l *Limit) refill(b *Bucket, params Params, demand, now int64) (target int6
 	return target, why
 }
 
-// rollTarget is the balance after a roll: the share less what was consumed
-// since the window start was propagated here, so that spending between the
-// two is charged to the new window.
+// rollTarget returns the balance after a roll: the share less what was consumed
+// since the window start was propagated here. So the new window pays for what was
+// spent between the two.
 func (l *Limit) rollTarget(share int64) int64 {
 	if l.Window.ConsumedAtOpen == nil {
 		return share
@@ -195,8 +194,8 @@ func (l *Limit) rollTarget(share int64) int64 {
 	return share - max(0, l.Consumed-*l.Window.ConsumedAtOpen)
 }
 
-// restamp gives the pass a new valid-until where the stored one has passed and
-// the next boundary is known.
+// restamp gives the pass a new valid-until where the stored one has passed and the
+// next boundary is known.
 func (p *Pass) restamp(b *Bucket, ceilings []int64, now int64) {
 	if b.ValidUntil == nil || *b.ValidUntil > now {
 		return
@@ -209,8 +208,8 @@ func (p *Pass) restamp(b *Bucket, ceilings []int64, now int64) {
 	p.pin(ceilings)
 }
 
-// pin lets a pass be written only while no balance is above its ceiling, of a
-// pass after which the fast path spends without looking.
+// pin requires of a pass, after which the fast path spends without looking, that
+// no balance is above its ceiling when the pass is written.
 func (p *Pass) pin(ceilings []int64) {
 	for i := range p.Changes {
 		change := &p.Changes[i]
@@ -257,11 +256,10 @@ func (p *Pass) Restores() bool {
 	return slices.ContainsFunc(p.Changes, func(c Change) bool { return c.Restore })
 }
 
-// NextBoundary returns the first instant after now at which a schedule changes
-// the bucket's parameters, a reset falls or a session window ends: what a
-// valid-until must not reach past. It is not after now where a window still
-// has to be opened by a use. ok is false when nothing on the bucket is bound
-// to time.
+// NextBoundary returns the first instant after now at which a schedule changes the
+// bucket's parameters, a reset falls or a session window ends. A valid-until must
+// not reach past it. Where a use still has to open a window, the boundary is not
+// after now. ok is false where nothing on the bucket is bound to time.
 func (b *Bucket) NextBoundary(now int64) (boundary int64, ok bool) {
 	offer := func(t int64, found bool) {
 		if found && (!ok || t < boundary) {
@@ -283,8 +281,8 @@ func (b *Bucket) NextBoundary(now int64) (boundary int64, ok bool) {
 	return boundary, ok
 }
 
-// end is when the window ends, or now where none was ever opened. A window that
-// would outlast all stored times ends with them.
+// end returns when the window ends, or now where none was ever opened. The last
+// time that an item can store bounds it.
 func (w *Window) end(now int64) int64 {
 	if w.Start == nil {
 		return now
@@ -292,9 +290,9 @@ func (w *Window) end(now int64) int64 {
 	return min(*w.Start+w.Length, MaxTime)
 }
 
-// missedWindow reports whether a window was propagated here and ended before
-// anyone applied it. The next use opens another; until then the item is not to
-// be touched, since a pass would record the dead window as applied.
+// missedWindow reports whether a window was propagated here and ended before a
+// pass applied it. The next use opens another one. Until then no pass may touch
+// the item, since it would record the dead window as applied.
 func (b *Bucket) missedWindow(now int64) bool {
 	for i := range b.Limits {
 		l := &b.Limits[i]
@@ -305,7 +303,7 @@ func (b *Bucket) missedWindow(now int64) bool {
 	return false
 }
 
-// lastWindow is the newest window start on the bucket, epoch ms, 0 for none.
+// lastWindow returns the newest window start on the bucket, epoch ms, 0 for none.
 // The time of a pass never falls below it.
 func (b *Bucket) lastWindow() int64 {
 	var last int64
@@ -318,7 +316,9 @@ func (b *Bucket) lastWindow() int64 {
 	return last
 }
 
-func same(a, b *int64) bool { return a != nil && b != nil && *a == *b }
+// setAndEqual reports whether both times are there and equal. Two absent times are
+// not.
+func setAndEqual(a, b *int64) bool { return a != nil && b != nil && *a == *b }
 
-// String renders a change for a report: the limit and what is added to it.
+// String renders the change for a report: the limit and what the pass adds to it.
 func (c Change) String() string { return fmt.Sprintf("%s%+d", c.Limit, c.Delta) }

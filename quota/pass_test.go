@@ -146,7 +146,7 @@ func TestPlanPass(t *testing.T) {
 		// Session quotas. The window is an hour long.
 		{"in its window", shardOf(0, 1, day, session("s", 5, 1000, day, 1)), spent, day + s, "none"},
 		{"ended and applied: the next use opens another", shardOf(0, 1, day-2*hour, session("s", 5, 1000, day-2*hour, 1)), spent, day, "none"},
-		{"rolls, without a mark", shardOf(1, 2, day-s, opened(session("s", 5, 1001, day-2*hour, 1), day, nil)), nil, day + s,
+		{"rolls, without a total at the open", shardOf(1, 2, day-s, opened(session("s", 5, 1001, day-2*hour, 1), day, nil)), nil, day + s,
 			"rolled | rf +1000 | s+495 restored wa +0 ws=+0 <=5"},
 		{"rolls, less what was consumed since", shardOf(1, 2, day-s, with(opened(session("s", 5, 1000, day-2*hour, 1), day, new(int64(40))), consumed(130))), nil, day + s,
 			"rolled | rf +1000 | s+405 restored wa +0 ws=+0 <=5"},
@@ -228,8 +228,8 @@ func TestPlanPass(t *testing.T) {
 }
 
 // opened gives a session quota a window start that its balance does not reflect.
-func opened(l Limit, start int64, mark *int64) Limit {
-	l.Window.Start, l.Window.ConsumedAtOpen = &start, mark
+func opened(l Limit, start int64, consumed *int64) Limit {
+	l.Window.Start, l.Window.ConsumedAtOpen = &start, consumed
 	return l
 }
 

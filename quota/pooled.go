@@ -6,28 +6,29 @@ import (
 	"sort"
 )
 
-// Piece is what one shard gives to a use that several give to.
+// Piece is the part of a use that one shard serves.
 type Piece struct {
 	Bucket *Bucket
 	Demand Demand
 	Use    *Use
 }
 
-// PlanPooledUse decides what the shards of a group give to a use of which the first
-// of them alone is short. What it is short of and Gathers is taken off as few as it
-// can be, off those that have most; everything else off the first alone. It is one
-// use only where all pieces are written at once.
+// PlanPooledUse divides a use among the shards of a group where the first of them
+// alone is short. Of each pooled limit it takes what the first is short of off as
+// few shards as possible, those that hold most. Everything else comes off the
+// first alone. The use counts only if all pieces are written at once.
 //
-// Shards that are in debt count against the others: all of them together have to
-// have the amount, as one bucket would. Where they have too little, it returns no
-// pieces and what each enforced limit has: of all shards, where the first is short
-// and it Gathers. Left
-// out are shards that are disabled, bypassed alone or that cannot be read, and
-// those that would open a session window: two windows of one use would part the
-// shards. shards are distinct and at one count; amounts are from 0 to MaxAmount.
-// The error is one of PlanUse.
+// A shard's debt counts against the others: together they must hold the amount, as
+// one bucket would. Where they hold too little, PlanPooledUse returns no pieces
+// and what each enforced limit has. For a pooled limit of which the first shard is
+// short, that is what all shards have.
+//
+// It leaves out shards that are disabled, that alone are bypassed, that cannot be
+// read, or that would open a session window: two windows of one use would set the
+// shards apart. The shards are distinct and at one count. Amounts are from 0 to
+// MaxAmount. The errors are those of PlanUse.
 func PlanPooledUse(shards []*Bucket, demand Demand, now int64) ([]Piece, []Shortage, error) {
-	if err := shards[0].takes(demand); err != nil {
+	if err := shards[0].checkDemand(demand); err != nil {
 		return nil, nil, err
 	}
 	able, err := ready(shards, now)
@@ -45,13 +46,14 @@ func PlanPooledUse(shards []*Bucket, demand Demand, now int64) ([]Piece, []Short
 	return nil, have, err
 }
 
-// prepared is a shard and how a use at an instant finds it.
+// prepared is a shard, and the shard as a use would find it.
 type prepared struct {
 	*Bucket
 	after *Bucket
 }
 
-// ready brings the shards up to date that can give, the first always.
+// ready brings the shards that can serve the use up to date. The first one is
+// always among them.
 func ready(shards []*Bucket, now int64) ([]prepared, error) {
 	var able []prepared
 	for i, b := range shards {
@@ -69,8 +71,8 @@ func ready(shards []*Bucket, now int64) ([]prepared, error) {
 	return able, nil
 }
 
-// divide shares a demand out. Of what is not gathered it does not look whether
-// it is enough.
+// divide splits a demand into pieces. It does not check whether the first shard
+// holds enough of what it serves alone.
 func divide(shards []prepared, demand Demand, now int64) (pieces []Piece, enough bool) {
 	pieces = make([]Piece, len(shards))
 	for i, s := range shards {
@@ -82,7 +84,7 @@ func divide(shards []prepared, demand Demand, now int64) (pieces []Piece, enough
 			pieces[0].Demand[name] = amount
 		}
 	}
-	first := len(pieces[0].Demand) > 0 // it is written anyway
+	first := len(pieces[0].Demand) > 0 // a use writes it anyway
 	for name, amount := range demand {
 		if _, alone := pieces[0].Demand[name]; alone {
 			continue
@@ -92,9 +94,9 @@ func divide(shards []prepared, demand Demand, now int64) (pieces []Piece, enough
 		}
 		for _, i := range richest(shards, name, first) {
 			has, holds := shards[i].balance(name)
-			if given := min(amount, has); holds && (given > 0 || given == amount) {
-				pieces[i].Demand[name] = given
-				if amount -= given; amount == 0 {
+			if served := min(amount, has); holds && (served > 0 || served == amount) {
+				pieces[i].Demand[name] = served
+				if amount -= served; amount == 0 {
 					break
 				}
 			}
@@ -103,8 +105,8 @@ func divide(shards []prepared, demand Demand, now int64) (pieces []Piece, enough
 	return slices.DeleteFunc(pieces, func(p Piece) bool { return len(p.Demand) == 0 }), true
 }
 
-// richest are the places of the shards by what they have of a limit, most first,
-// and before all of them, if it is to be, the first one's.
+// richest returns the indices of the shards by what they hold of a limit, most
+// first. With first, index 0 comes before all others.
 func richest(shards []prepared, name string, first bool) []int {
 	places := make([]int, len(shards))
 	for i := range places {
@@ -122,7 +124,8 @@ func richest(shards []prepared, name string, first bool) []int {
 	return places
 }
 
-// balance is what a shard has of a limit, millitokens, if it has the limit.
+// balance returns what the shard holds of a limit, millitokens, and whether it has
+// the limit.
 func (p prepared) balance(name string) (has int64, holds bool) {
 	if l := p.after.Limit(name); l != nil {
 		return l.Balance, true
@@ -130,7 +133,7 @@ func (p prepared) balance(name string) (has int64, holds bool) {
 	return 0, false
 }
 
-// total is what the shards have of a limit together, debts included.
+// total returns what the shards together hold of a limit, debts included.
 func total(shards []prepared, name string) (sum int64) {
 	for _, shard := range shards {
 		has, _ := shard.balance(name)
@@ -139,10 +142,11 @@ func total(shards []prepared, name string) (sum int64) {
 	return sum
 }
 
-// addUp adds amounts within MaxAmount, and stays there.
+// addUp adds two amounts and stays within MaxAmount.
 func addUp(a, b int64) int64 { return max(-MaxAmount, min(a+b, MaxAmount)) }
 
-// plan plans the use of each piece. A transaction writes each item twice.
+// plan plans the use of each piece. Several pieces make a transaction, which
+// writes each item twice.
 func plan(pieces []Piece, now int64) (enough bool, err error) {
 	for i := range pieces {
 		p := &pieces[i]
@@ -151,8 +155,8 @@ func plan(pieces []Piece, now int64) (enough bool, err error) {
 			return false, err
 		}
 		for j := range use.Charges {
-			if take := &use.Charges[j]; take.Limit == WriteMeter && len(pieces) > 1 {
-				take.Consumed, take.Debit = 2*WriteCost, 2*WriteCost
+			if charge := &use.Charges[j]; charge.Limit == WriteMeter && len(pieces) > 1 {
+				charge.Consumed, charge.Debit = 2*WriteCost, 2*WriteCost
 			}
 		}
 		p.Use = use
@@ -160,7 +164,7 @@ func plan(pieces []Piece, now int64) (enough bool, err error) {
 	return true, nil
 }
 
-// shortages is what the enforced limits have that are asked for.
+// shortages returns what the enforced limits of the demand have.
 func shortages(shards []prepared, demand Demand, now int64) ([]Shortage, error) {
 	first := shards[0]
 	_, have, err := PlanUse(first.Bucket, demand, now)
@@ -175,11 +179,11 @@ func shortages(shards []prepared, demand Demand, now int64) ([]Shortage, error) 
 	return have, nil
 }
 
-// lookAgain is when those who gather look again for shards that were left out,
-// milliseconds. When these give again nobody knows.
+// lookAgain is when a client retries that found too few shards able to serve,
+// milliseconds. Nobody can tell when the others will be.
 const lookAgain = 1000
 
-// together makes a shard's shortage that of all of them.
+// together turns one shard's shortage into that of all shards.
 func (s *Shortage) together(shards []prepared, now int64) {
 	var limits []holder
 	for _, shard := range shards {
@@ -205,13 +209,13 @@ func (s *Shortage) together(shards []prepared, now int64) {
 	}
 }
 
-// holder is a shard that holds of a limit.
+// holder is a shard that has a limit.
 type holder struct {
 	*Bucket
 	limit *Limit
 }
 
-// have is what uses at an instant would find, debts included.
+// have returns what uses at an instant would find on all shards, debts included.
 func have(limits []holder, at int64) (sum int64) {
 	for _, g := range limits {
 		use := g.useTime(at)
@@ -231,8 +235,8 @@ func (b *Bucket) Closed(now int64) bool {
 	return slices.ContainsFunc(b.Limits, func(l Limit) bool { return l.Kind() == Session && !l.Window.live(at) })
 }
 
-// Opening are shards as they are once all session windows that are not live have
-// been opened. The shards themselves stay.
+// Opening returns copies of the shards with every session window opened that is
+// not live.
 func Opening(shards []*Bucket, now int64) []*Bucket {
 	at := now
 	for _, b := range shards {
@@ -252,10 +256,10 @@ func (b *Bucket) Together(limit string, amount int64) bool {
 	return l != nil && amount <= Share(l.Schedule.most(l.Base), b.ShardCount)*int64(b.ShardCount)
 }
 
-// admitTogether is Bucket.admits for all shards of a group, which have one
-// schedule: within each stretch in which nothing turns, what they have only
-// grows. The amount is one that they can hold. It looks the less far the more
-// shards there are.
+// admitTogether is Bucket.admits for all shards of a group, which share a
+// schedule. Between two turns of the schedule or of a period, the shards together
+// only gain. The shards must be able to hold the amount. The search ends sooner
+// the more shards there are.
 func admitTogether(limits []holder, amount, now int64) (at int64, ok bool) {
 	first, from := limits[0], now
 	for range maxStretches / len(limits) {
@@ -279,7 +283,7 @@ func admitTogether(limits []holder, amount, now int64) (at int64, ok bool) {
 	return from, true
 }
 
-// restore is the first instant after from at which the limit is restored.
+// restore returns the first instant after from at which the limit is restored.
 func (g holder) restore(from int64) (at int64, ok bool) {
 	switch g.limit.Kind() {
 	case Calendar:

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func gathered(l *Limit) { l.Division = Pooled }
+func pooled(l *Limit) { l.Division = Pooled }
 
 // showPieces renders what each shard gives.
 func showPieces(pieces []Piece) string {
@@ -18,7 +18,7 @@ func showPieces(pieces []Piece) string {
 	return strings.Join(parts, "\n")
 }
 
-func TestPlanGather(t *testing.T) {
+func TestPlanPooledUse(t *testing.T) {
 	const now = day + hour
 	family := func(limits ...[]Limit) []*Bucket {
 		var shards []*Bucket
@@ -28,7 +28,7 @@ func TestPlanGather(t *testing.T) {
 		return shards
 	}
 	q := func(balance int64, changes ...func(*Limit)) Limit {
-		return with(calendar("q", balance, 4000, 4), append(changes, gathered)...)
+		return with(calendar("q", balance, 4000, 4), append(changes, pooled)...)
 	}
 	calls := func(balances ...int64) []*Bucket {
 		var limits [][]Limit
@@ -78,16 +78,16 @@ func TestPlanGather(t *testing.T) {
 			Demand{"q": 400, "rpm": 3000}, "0 q 300 rpm 3000, 1 q 100"},
 		{"a shard that lacks the limit", family([]Limit{q(300)}, []Limit{dripping("rpm", 900, 4000)}, []Limit{q(100)}), Demand{"q": 400}, "0 300, 2 100"},
 		{"what drips is brought up to date", family(
-			[]Limit{with(dripping("d", 0, 120_000), gathered)}, []Limit{with(dripping("d", 29_500, 120_000), gathered)}),
+			[]Limit{with(dripping("d", 0, 120_000), pooled)}, []Limit{with(dripping("d", 29_500, 120_000), pooled)}),
 			Demand{"d": 31_000}, "0 1000, 1 30000"}, // 500 a second each, for two seconds; the second one is full at 30,000
 		{"when it will have dripped", family(
-			[]Limit{with(dripping("d", 0, 120_000), gathered)}, []Limit{with(dripping("d", 0, 120_000), gathered)}),
+			[]Limit{with(dripping("d", 0, 120_000), pooled)}, []Limit{with(dripping("d", 0, 120_000), pooled)}),
 			Demand{"d": 3000}, "d 2000 of 3000, at most 120000 of 120000, at +3601000"},
 		{"a restore that is due", []*Bucket{
-			shardOf(0, 2, day-1, with(calendar("q", 7, 4000, 2), gathered)), shardOf(1, 2, day-1, with(calendar("q", 7, 4000, 2), gathered))},
+			shardOf(0, 2, day-1, with(calendar("q", 7, 4000, 2), pooled)), shardOf(1, 2, day-1, with(calendar("q", 7, 4000, 2), pooled))},
 			Demand{"q": 3000}, "0 2000, 1 1000"},
 		{"windows that would be opened are not", []*Bucket{
-			shardOf(0, 2, now-1, with(session("s", 5, 4000, now-100, 2), gathered)), shardOf(1, 2, now-1, with(session("s", 900, 4000, now-2*hour, 2), gathered))},
+			shardOf(0, 2, now-1, with(session("s", 5, 4000, now-100, 2), pooled)), shardOf(1, 2, now-1, with(session("s", 900, 4000, now-2*hour, 2), pooled))},
 			Demand{"s": 900}, "s 5 of 900, at most 4000 of 4000, at +7199900"},
 		{"bypassed by the first alone", []*Bucket{bypassed(calls(300)[0], now+1), calls(0, 900)[1]}, Demand{"q": 901}, "0 1, 1 900"},
 	} {
@@ -126,11 +126,11 @@ func showTaken(pieces []Piece, named bool) string {
 
 // Several writes of one transaction cost their items two units each; one alone
 // is no transaction.
-func TestGatheringIsMetered(t *testing.T) {
+func TestPoolingIsMetered(t *testing.T) {
 	const now = day + hour
 	shards := []*Bucket{
-		shardOf(0, 2, now, with(calendar("q", 5, 4000, 2), gathered), meter(1000_000)),
-		shardOf(1, 2, now, with(calendar("q", 5, 4000, 2), gathered), meter(1000_000)),
+		shardOf(0, 2, now, with(calendar("q", 5, 4000, 2), pooled), meter(1000_000)),
+		shardOf(1, 2, now, with(calendar("q", 5, 4000, 2), pooled), meter(1000_000)),
 	}
 	for amount, want := range map[int64]string{8: "2000", 5: "1000"} {
 		pieces, _, err := PlanPooledUse(shards, Demand{"q": amount}, now)
@@ -145,9 +145,9 @@ func TestGatheringIsMetered(t *testing.T) {
 	}
 }
 
-// gatheredGroup is a random group, all shards of it, of one gathered limit that
+// pooledGroup is a random group, all shards of it, of one pooled limit that
 // drips or is restored by a calendar.
-func gatheredGroup(r *rand.Rand) (shards []*Bucket, now int64) {
+func pooledGroup(r *rand.Rand) (shards []*Bucket, now int64) {
 	b, now := scheduledBucket(r)
 	for b.Limits[0].Kind() == Session {
 		b, now = scheduledBucket(r)
@@ -164,13 +164,13 @@ func gatheredGroup(r *rand.Rand) (shards []*Bucket, now int64) {
 	return shards, now
 }
 
-// What is gathered is what is asked, off what is there; and a shortage is
+// What is pooled is what is asked, off what is there; and a shortage is
 // honest: at the time that it names there is enough, and not before.
-func TestGatheringIsHonest(t *testing.T) {
+func TestPoolingIsHonest(t *testing.T) {
 	given, waits, nevers, open := 0, 0, 0, 0
 	for seed := range uint64(600) {
 		r := rand.New(rand.NewPCG(seed, 12))
-		shards, now := gatheredGroup(r)
+		shards, now := pooledGroup(r)
 		l := &shards[0].Limits[0]
 		amount := 1 + r.Int64N(Share(l.Base.Capacity, shards[0].ShardCount)*int64(len(shards))+2)
 		if r.IntN(5) == 0 {

@@ -1,26 +1,26 @@
 package quota
 
-// Adjustment is what settling a use does to one limit of its shard.
+// Adjustment is what reconciling a use does to one limit of its shard.
 type Adjustment struct {
 	Limit    string
-	Consumed int64  // added to the total consumed, millitokens; negative where something is given back
+	Consumed int64  // added to the total consumed, millitokens; negative for a refund
 	Balance  int64  // added to the balance, millitokens
-	Max      *int64 // the balance must not be above this when it is written; nil asks nothing
+	Max      *int64 // the balance must not exceed this when it is written; nil requires nothing
 }
 
-// Reconcile plans what a use does to its bucket that turned out to have used more
-// or, where an amount is negative, less than it took. b is the bucket as it is,
-// taken as it was left by the use.
+// Reconcile plans the adjustments for a use that used more than it took, or less
+// where an amount is negative. b is the bucket now, taken as the use left it.
 //
-// More is always taken, into debt if it must be. What is given back comes off
-// the total consumed, but lifts a balance at most to its ceiling, and a quota's
-// only in the period in which it was taken: anything else would be allowance
-// that nobody granted. So nothing is lifted either where the use may have been
-// bypassed, which takes nothing off, or where the ceiling cannot be known. The
-// write meter is charged. Limits that the bucket no longer has are left out.
+// A surplus is always charged, into debt if need be. A refund lowers the total
+// consumed. It lifts a balance at most to its ceiling, and a quota's balance only
+// in the period of the use: anything else would be allowance that nobody granted.
+// So a refund lifts nothing where the use may have been bypassed and taken
+// nothing, or where the ceiling cannot be known.
+//
+// The write meter is charged. Limits that the bucket no longer has are left out.
 // Amounts are at most MaxAmount, on either side of zero.
 func Reconcile(b, taken *Bucket, used Demand, now int64) []Adjustment {
-	var corrections []Adjustment
+	var adjustments []Adjustment
 	for i := range b.Limits {
 		l := &b.Limits[i]
 		amount := used[l.Name]
@@ -33,13 +33,13 @@ func Reconcile(b, taken *Bucket, used Demand, now int64) []Adjustment {
 		case amount < 0:
 			c.Balance, c.Max = b.lift(l, taken, -amount, now)
 		}
-		corrections = append(corrections, c)
+		adjustments = append(adjustments, c)
 	}
-	return corrections
+	return adjustments
 }
 
-// lift is how much of what is given back the balance can take, and what it must
-// then not be above.
+// lift returns how much of a refund the balance can take, and what the balance
+// must not exceed when that is written.
 func (b *Bucket) lift(l *Limit, taken *Bucket, amount, now int64) (lifted int64, most *int64) {
 	params, err := l.Effective(now)
 	if err != nil || b.Broken != nil || taken.Bypass > taken.RefilledAt || !l.samePeriod(b, taken) {
@@ -52,10 +52,9 @@ func (b *Bucket) lift(l *Limit, taken *Bucket, amount, now int64) (lifted int64,
 	return lifted, new(ceiling - lifted)
 }
 
-// samePeriod reports whether what was taken of a quota was of the period that
-// its balance is of still. Of a limit that drips it always is. An operator may
-// have given the quota another calendar meanwhile: then neither may have had an
-// edge.
+// samePeriod reports whether a use was of the period that the balance of its limit
+// is of now. For a dripping limit it always was. Where an operator gave a quota
+// another calendar meanwhile, neither calendar may have had an edge.
 func (l *Limit) samePeriod(b, taken *Bucket) bool {
 	was := taken.Limit(l.Name)
 	if was == nil || was.Kind() != l.Kind() || was.ResetCount != l.ResetCount {
@@ -65,7 +64,7 @@ func (l *Limit) samePeriod(b, taken *Bucket) bool {
 	case Calendar:
 		return !l.resetDue(taken.RefilledAt, b.RefilledAt) && !was.resetDue(taken.RefilledAt, b.RefilledAt)
 	case Session:
-		return same(was.Window.Start, l.Window.Start) && same(was.Window.Applied, l.Window.Applied)
+		return setAndEqual(was.Window.Start, l.Window.Start) && setAndEqual(was.Window.Applied, l.Window.Applied)
 	}
 	return true
 }

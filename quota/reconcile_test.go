@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// showCorrections renders corrections: of each limit what comes to its total
+// showAdjustments renders adjustments: of each limit what comes to its total
 // consumed and to its balance, and what that must not be above.
-func showCorrections(corrections []Adjustment) string {
+func showAdjustments(adjustments []Adjustment) string {
 	var parts []string
-	for _, c := range corrections {
+	for _, c := range adjustments {
 		text := fmt.Sprintf("%s %+d %+d", c.Limit, c.Consumed, c.Balance)
 		if c.Max != nil {
 			text += fmt.Sprintf(" <=%d", *c.Max)
@@ -21,7 +21,7 @@ func showCorrections(corrections []Adjustment) string {
 	return strings.Join(parts, ", ")
 }
 
-func TestSettle(t *testing.T) {
+func TestReconcile(t *testing.T) {
 	back := Demand{"q": -100}
 	hourly, _ := ParseResets("1m0", "")
 	on := func(l Limit) *Bucket { return shardOf(0, 2, day+hour/2, l) }
@@ -97,7 +97,7 @@ func TestSettle(t *testing.T) {
 		{"the largest", on(dripping("q", -MaxAmount, MaxAmount)), was(drips), Demand{"q": -MaxAmount}, "q -2305843009213693952 +2305843009213693952 <=-1152921504606846976"},
 		{"the largest, of the largest", on(with(calendar("q", -MaxAmount, MaxAmount, 1), func(l *Limit) { l.TopUp = MaxAmount })), was(quota), Demand{"q": -MaxAmount}, "q -2305843009213693952 +2305843009213693952 <=2305843009213693952"},
 	} {
-		if got := showCorrections(Reconcile(c.b, c.taken, c.used, day+hour/2)); got != c.want {
+		if got := showAdjustments(Reconcile(c.b, c.taken, c.used, day+hour/2)); got != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)
 		}
 	}
@@ -105,7 +105,7 @@ func TestSettle(t *testing.T) {
 
 // Whatever happened between a use and its settling: what is given back lifts no
 // balance above its ceiling, and no quota's after a restore.
-func TestSettleLiftsWithinItsPeriod(t *testing.T) {
+func TestReconcileLiftsWithinItsPeriod(t *testing.T) {
 	lifts, kept := 0, 0
 	for seed := range uint64(10_000) {
 		r := rand.New(rand.NewPCG(seed, 9))

@@ -20,9 +20,8 @@ type Params struct {
 	Period   int64
 }
 
-// Entry is one line of a parameter schedule: while Cron matches the local minute,
-// it either scales a limit or sets some of its parameters. Zero means that a value
-// is left as it is.
+// Entry is one line of a parameter schedule. While Cron matches the local minute,
+// it scales a limit or sets some of its parameters. Zero leaves a value as it is.
 type Entry struct {
 	Cron     string // five fields, names allowed
 	Scale    int64  // of capacity and refill, in thousandths
@@ -31,9 +30,9 @@ type Entry struct {
 	Period   int64  // seconds
 }
 
-// Schedule changes a limit's parameters while one of its entries matches; of
-// several, the first. The zero value has no entry and changes nothing. A Schedule
-// is immutable and may be shared.
+// Schedule changes the parameters of a limit while one of its entries matches; the
+// first match wins. The zero value has no entry. A Schedule is immutable and may
+// be shared.
 type Schedule struct {
 	compact, zone string
 	entries       []scheduleEntry
@@ -44,8 +43,8 @@ type scheduleEntry struct {
 	change Entry
 }
 
-// ParseSchedule decodes the compact form of a parameter schedule, on the clock of
-// an IANA zone; the empty zone is UTC. The empty text is the empty schedule,
+// ParseSchedule decodes the compact form of a parameter schedule on the clock of
+// an IANA zone. The empty zone is UTC, and the empty text is the empty schedule,
 // whatever the zone. It fails with ErrVersion, ErrEntry, ErrCron or ErrZone.
 func ParseSchedule(compact, zone string) (Schedule, error) {
 	if compact == "" {
@@ -68,7 +67,8 @@ func ParseSchedule(compact, zone string) (Schedule, error) {
 }
 
 // NewSchedule builds a schedule from its entries in order of precedence. Its
-// compact form is what the clients write for them. It fails as ParseSchedule does.
+// compact form is the one that zae-limiter's clients write. It fails as
+// ParseSchedule does.
 func NewSchedule(zone string, entries ...Entry) (Schedule, error) {
 	split := make([]compactEntry, len(entries))
 	for i, entry := range entries {
@@ -99,8 +99,8 @@ func (s Schedule) Zone() string { return s.zone }
 // String returns the compact form and the zone, for people.
 func (s Schedule) String() string { return describe(s.compact, s.zone) }
 
-// Entries returns what the schedule says, in order of precedence. NewSchedule
-// makes a schedule of the same meaning of them, in the canonical spelling.
+// Entries returns the entries in order of precedence. NewSchedule makes of them a
+// schedule of the same meaning, in the canonical spelling.
 func (s Schedule) Entries() []Entry {
 	crons := cronTexts(s.compact)
 	out := make([]Entry, len(s.entries))
@@ -124,7 +124,7 @@ func (s Schedule) Effective(base Params, now int64) (Params, error) {
 	return base, nil
 }
 
-// most is the largest capacity that the schedule ever gives.
+// most returns the largest capacity that the schedule ever gives.
 func (s Schedule) most(base Params) int64 {
 	most := base.Capacity
 	for _, e := range s.entries {
@@ -136,14 +136,14 @@ func (s Schedule) most(base Params) int64 {
 }
 
 // NextChange returns the first instant after now (both epoch ms) at which another
-// entry is in force than at now, or none is any more. It reports false where that
-// never happens.
+// entry comes into force than at now, or none is in force any more. It returns
+// false where that never happens.
 func (s Schedule) NextChange(now int64) (int64, bool) {
 	minute := minuteOf(now)
 	first, found := int64(0), false
 	for _, e := range s.entries {
-		// The entry in force gives way when it stops to match or when one
-		// before it starts to. Those after it have no say.
+		// The entry in force ends when it stops matching or when one before it
+		// starts to. The entries after it do not matter.
 		active := e.matches(minute)
 		if t, ok := e.next(!active, minute); ok && (!found || t < first) {
 			first, found = t, true
@@ -203,17 +203,17 @@ func scale(v, perMille int64) (int64, error) {
 	return max(1, int64(quotient)), nil
 }
 
-// Resets is the calendar on which a quota is restored: at each minute that one of
-// its entries matches while the minute before didn't match it, a rising edge. The
+// Resets is the calendar on which a quota is restored. It fires on a rising edge:
+// a minute that an entry matches while the minute before did not match it. The
 // zero value has no entry and never fires. Resets are immutable and may be shared.
 type Resets struct {
 	compact, zone string
 	entries       []zonedPattern
 }
 
-// ParseResets decodes the compact form of a reset schedule, on the clock of an IANA
-// zone; the empty zone is UTC. The empty text is the empty calendar, whatever the
-// zone. It fails with ErrVersion, ErrEntry, ErrCron or ErrZone.
+// ParseResets decodes the compact form of a reset schedule on the clock of an IANA
+// zone. The empty zone is UTC, and the empty text is the empty calendar, whatever
+// the zone. It fails with ErrVersion, ErrEntry, ErrCron or ErrZone.
 func ParseResets(compact, zone string) (Resets, error) {
 	if compact == "" {
 		return Resets{}, nil
@@ -234,9 +234,9 @@ func ParseResets(compact, zone string) (Resets, error) {
 	return r, nil
 }
 
-// NewResets builds a reset schedule from cron expressions. Its compact form is what
-// the clients write for them. It fails as ParseResets does; a lone "* * * * *",
-// which has no edge, has no compact form either.
+// NewResets builds a reset schedule from cron expressions. Its compact form is the
+// one that zae-limiter's clients write. It fails as ParseResets does. A lone "* *
+// * * *", which has no edge, has no compact form either.
 func NewResets(zone string, crons ...string) (Resets, error) {
 	split := make([]compactEntry, len(crons))
 	for i, cron := range crons {
@@ -263,8 +263,8 @@ func (r Resets) String() string { return describe(r.compact, r.zone) }
 // Crons returns the cron expressions of the calendar's entries.
 func (r Resets) Crons() []string { return cronTexts(r.compact) }
 
-// Prev returns the latest rising edge at or before now (both epoch ms). It reports
-// false where there never was one.
+// Prev returns the latest rising edge at or before now (both epoch ms), false
+// where there never was one.
 func (r Resets) Prev(now int64) (int64, bool) {
 	minute := minuteOf(now)
 	latest, found := int64(0), false
@@ -276,8 +276,8 @@ func (r Resets) Prev(now int64) (int64, bool) {
 	return startOf(latest, found)
 }
 
-// Next returns the first rising edge after now (both epoch ms). It reports false
-// where there never is one.
+// Next returns the first rising edge after now (both epoch ms), false where there
+// never is one.
 func (r Resets) Next(now int64) (int64, bool) {
 	minute := minuteOf(now)
 	first, found := int64(0), false

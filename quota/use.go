@@ -9,44 +9,45 @@ import (
 // Errors of a use.
 var (
 	ErrNoLimit = errors.New("no such limit on the bucket")
-	ErrAmount  = errors.New("amount out of range") // or a sum with it that no item can hold
+	ErrAmount  = errors.New("amount out of range") // or its sum with what the item holds
 )
 
 // WriteCost is what one write of an item takes of its write meter, millitokens.
 const WriteCost = 1000
 
-// Charge is what one limit gives to a use.
+// Charge is what a use takes of one limit.
 type Charge struct {
 	Limit    string
 	Consumed int64  // added to the total consumed, millitokens
 	Debit    int64  // taken off the balance, millitokens; nothing where the bucket is bypassed
-	Least    *int64 // the balance must not be below this when the use is written; nil where the limit is not enforced
+	Least    *int64 // the balance must be at least this when the use is written; nil where the limit is not enforced
 }
 
 // Use is what a client's slow path does to a bucket in one update: a pass that
-// brings it up to date, and the takes on top of it.
+// brings it up to date, and the charges on top of it.
 type Use struct {
 	*Pass
-	Charges []Charge // the write meter's among them
+	Charges []Charge // with the write meter's
 }
 
-// Opens are the session windows that the use opens, by limit name, to be told
-// to the other shards.
+// Opens returns the session windows that the use opens, by limit name. The client
+// propagates them to the other shards.
 func (u *Use) Opens() []Change {
 	return slices.DeleteFunc(slices.Clone(u.Changes), func(c Change) bool { return c.Open == nil })
 }
 
-// PlanUse decides what a use of a bucket does to it at now: it brings every
-// limit up to date, opens the session windows that are not live, stamps the
-// valid-until anew, and takes the demand. Where some limit is short, it returns
-// no use and what each limit that is enforced has. The write meter is charged
-// and never enforced: the service itself throttles an item that is written too
-// fast.
+// PlanUse plans a use of a bucket at now. The use brings every limit up to date,
+// opens the session windows that are not live, stamps the valid-until anew, and
+// charges the demand. Where some limit is short, PlanUse returns no use and what
+// each enforced limit has.
 //
-// The caller has made sure that the bucket is not disabled. Amounts are from 0
-// to MaxAmount. The error wraps ErrSchedule, ErrNoLimit or ErrAmount.
+// The write meter is charged and never enforced: DynamoDB itself throttles an item
+// that is written too fast.
+//
+// The caller has checked that the bucket is not disabled. Amounts are from 0 to
+// MaxAmount. The error wraps ErrSchedule, ErrNoLimit or ErrAmount.
 func PlanUse(b *Bucket, demand Demand, now int64) (*Use, []Shortage, error) {
-	if err := b.takes(demand); err != nil {
+	if err := b.checkDemand(demand); err != nil {
 		return nil, nil, err
 	}
 	at := b.useTime(now)
@@ -72,8 +73,9 @@ func PlanUse(b *Bucket, demand Demand, now int64) (*Use, []Shortage, error) {
 	return use, nil, nil
 }
 
-// forgive brings a write meter that is in debt to nothing. Who writes hot takes
-// no heed of it, and it is not to slow uses down for long after the heat.
+// forgive lifts a write meter that is in debt to zero. A client that writes while
+// the item is hot ignores the meter, and the debt must not slow uses down for long
+// after the heat.
 func (p *Pass) forgive() {
 	for i := range p.Changes {
 		if change := &p.Changes[i]; change.Limit == WriteMeter && change.Read+change.Delta < 0 {
@@ -82,8 +84,8 @@ func (p *Pass) forgive() {
 	}
 }
 
-// takes reports why a demand cannot be one on the bucket.
-func (b *Bucket) takes(demand Demand) error {
+// checkDemand returns why a demand cannot be one on the bucket.
+func (b *Bucket) checkDemand(demand Demand) error {
 	if b.Broken != nil {
 		return b.Broken
 	}
@@ -98,19 +100,19 @@ func (b *Bucket) takes(demand Demand) error {
 	return nil
 }
 
-// useTime is the time of the pass that a use at now makes. It has to move the
-// bucket's time, which is its lock, and never falls below a window's start.
+// useTime returns the time of the pass that a use at now makes. The time must
+// move, since it is the bucket's lock, and never falls below a window's start.
 func (b *Bucket) useTime(now int64) int64 { return max(now, b.lastWindow(), b.RefilledAt+1) }
 
-// clone copies a bucket so far that the copy's limits can be changed.
+// clone copies a bucket so far that the limits of the copy can be changed.
 func (b *Bucket) clone() *Bucket {
 	c := *b
 	c.Limits = slices.Clone(b.Limits)
 	return &c
 }
 
-// Opened is the bucket with a window that starts at an instant wherever none is
-// live then, as if it had been propagated here. The bucket itself stays.
+// Opened returns a copy of the bucket in which a window starts at an instant
+// wherever none is live then, as if it had been propagated here.
 func (b *Bucket) Opened(at int64) *Bucket {
 	c := b.clone()
 	for i := range c.Limits {
@@ -119,8 +121,8 @@ func (b *Bucket) Opened(at int64) *Bucket {
 	return c
 }
 
-// opened is the limit with such a window. Whatever its balance is said to
-// reflect is over by then, also where a clock ahead has said it.
+// opened returns the limit with such a window. The window that its balance
+// reflects has ended by then, even if a clock ahead has stamped it.
 func (l Limit) opened(at int64) Limit {
 	if l.Kind() != Session || l.Window.live(at) {
 		return l
@@ -132,20 +134,20 @@ func (l Limit) opened(at int64) Limit {
 	return l
 }
 
-// open marks what rolls into a window that this use opens.
+// open marks each roll into a window that this use opens.
 func (p *Pass) open(stored, opened *Bucket) {
 	for i := range p.Changes {
 		was, is := stored.Limits[i].Window.Start, opened.Limits[i].Window.Start
-		if change := &p.Changes[i]; change.Roll != nil && !same(was, is) {
+		if change := &p.Changes[i]; change.Roll != nil && !setAndEqual(was, is) {
 			change.Open, change.Roll = &Open{Start: *is, Over: was}, nil
 			p.Why[slices.Index(p.Why, Rolled)] = Opened
 		}
 	}
 }
 
-// revalidate stamps the valid-until that is right for the bucket from at on: a
-// use may be the first to see that a boundary has passed, or that a window it
-// opens ends before the one that was stamped.
+// revalidate stamps the valid-until that is right for the bucket from at on. A use
+// may be the first to see that a boundary has passed, or may open a window that
+// ends before the stored valid-until.
 func (p *Pass) revalidate(b *Bucket, ceilings []int64, at int64) {
 	boundary, bound := b.NextBoundary(at)
 	switch stored := b.ValidUntil; {
@@ -159,31 +161,31 @@ func (p *Pass) revalidate(b *Bucket, ceilings []int64, at int64) {
 	p.pin(ceilings)
 }
 
-// charge adds the takes of a demand, and returns what the limits have that are
-// enforced. stored is the bucket as read, after as the pass leaves it.
+// charge adds the charges of a demand, and returns what the enforced limits have.
+// stored is the bucket as read, after as the pass leaves it.
 func (u *Use) charge(stored, after *Bucket, demand Demand, now int64) (have []Shortage, err error) {
 	for i := range after.Limits {
 		limit := &after.Limits[i]
 		amount, demanded := demand[limit.Name]
-		take := Charge{Limit: limit.Name, Consumed: amount, Debit: amount}
+		charge := Charge{Limit: limit.Name, Consumed: amount, Debit: amount}
 		switch {
 		case limit.Name == WriteMeter:
-			take.Consumed, take.Debit = WriteCost, WriteCost
+			charge.Consumed, charge.Debit = WriteCost, WriteCost
 		case !demanded:
 			continue
 		case now < stored.Bypass:
-			take.Debit = 0
+			charge.Debit = 0
 		case now >= limit.Soft:
 			s := u.shortage(stored, after, i, amount, now)
 			if have = append(have, s); s.Short() {
 				continue
 			}
-			take.Least = new(amount - u.Changes[i].Delta)
+			charge.Least = new(amount - u.Changes[i].Delta)
 		}
-		if limit.Consumed > MaxAmount-take.Consumed || limit.Balance < take.Debit-MaxAmount {
+		if limit.Consumed > MaxAmount-charge.Consumed || limit.Balance < charge.Debit-MaxAmount {
 			return nil, fmt.Errorf("%w: limit %s", ErrAmount, limit.Name)
 		}
-		u.Charges = append(u.Charges, take)
+		u.Charges = append(u.Charges, charge)
 	}
 	return have, nil
 }

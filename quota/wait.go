@@ -2,8 +2,8 @@ package quota
 
 import "math/big"
 
-// Shortage is what a limit of a shard has of what is asked of it, where some
-// limit is short.
+// Shortage is what a shard has of a limit and what a use asked of it, where the
+// use was refused.
 type Shortage struct {
 	Limit     string
 	Requested int64 // millitokens
@@ -11,17 +11,17 @@ type Shortage struct {
 	Capacity  int64 // effective, undivided, millitokens
 	Ceiling   int64 // the most that this shard may hold, millitokens
 	Params    Params
-	At        int64 // the first time at which this shard would give it, if nothing else is taken until then, epoch ms
-	Never     bool  // at this count the shard does not come to hold so much within a year; At means nothing
+	At        int64 // the first time at which this shard would hold it, if nobody else takes any, epoch ms
+	Never     bool  // at this count the shard does not hold so much within a year; At means nothing
 }
 
 // Short reports whether the limit has too little.
 func (s Shortage) Short() bool { return s.Available < s.Requested }
 
-// shortage describes the i-th limit, as the use would find it.
+// shortage describes the i-th limit as the use would find it.
 func (u *Use) shortage(stored, after *Bucket, i int, requested, now int64) Shortage {
 	limit := &after.Limits[i]
-	params, _ := limit.Effective(u.RefilledAt) // evaluated before, while the pass was planned
+	params, _ := limit.Effective(u.RefilledAt) // no error: planning the pass evaluated it
 	s := Shortage{
 		Limit: limit.Name, Requested: requested, Available: limit.Balance,
 		Capacity: params.Capacity, Ceiling: limit.Ceiling(after.ShardCount, params.Capacity), Params: params,
@@ -39,16 +39,15 @@ const (
 	maxAhead     = 400 * minutesPerDay * millisPerMinute
 )
 
-// admits returns the first time at which a use of the bucket would find an
-// amount of a limit, of which one at now is short. Nobody else's use is
-// foreseen, and no operator's. ok is false where that is not within a year or
-// so.
+// admits returns the first time at which a use of the bucket would find an amount
+// of a limit that is short of it now. It foresees no other uses and no operator.
+// ok is false where that time is not within about a year.
 //
-// A pass applies the parameters that hold when it is written to all the time
-// since the last one. So the search goes from turn to turn, and asks of each
-// stretch what a use in it would find: one may give what an earlier one trims.
-// Where a schedule turns thousands of times before the amount is there, the
-// time is how far the search came.
+// A pass applies the parameters of its own time to all the time since the last
+// pass. So the search goes from turn to turn, and asks what a use in each stretch
+// would find: an earlier stretch may hold what a later one trims. Where a schedule
+// turns thousands of times before the amount is there, the result is how far the
+// search came.
 func (b *Bucket) admits(l *Limit, amount, now int64) (at int64, ok bool) {
 	start, most := b.useTime(now), l.part(l.Schedule.most(l.Base), b.ShardCount)
 	from := start
@@ -56,7 +55,7 @@ func (b *Bucket) admits(l *Limit, amount, now int64) (at int64, ok bool) {
 		if b.gives(l, amount, from) {
 			return from, true
 		}
-		if kept := l.IsQuota() && l.Current(b.RefilledAt, from); amount > most && (!kept || l.Balance < amount) {
+		if granted := l.IsQuota() && l.Current(b.RefilledAt, from); amount > most && (!granted || l.Balance < amount) {
 			return 0, false
 		}
 		turn, turns := l.nextTurn(amount, b.RefilledAt, from)
@@ -78,9 +77,9 @@ func (b *Bucket) gives(l *Limit, amount, at int64) bool {
 	return err == nil && l.Balance+change.Delta >= amount
 }
 
-// nextTurn is the first instant after from at which a limit that does not give
-// an amount may do so without dripping: its parameters change, or a restore
-// becomes due. refilled is the time of the bucket's last pass.
+// nextTurn returns the first instant after from at which the parameters of a limit
+// change or a restore becomes due. Before it, a limit that holds too little can
+// only drip. refilled is the time of the bucket's last pass.
 func (l *Limit) nextTurn(amount, refilled, from int64) (turn int64, ok bool) {
 	var restore int64
 	var restores, rolls bool
@@ -103,8 +102,8 @@ func (l *Limit) nextTurn(amount, refilled, from int64) (turn int64, ok bool) {
 	return turn, ok
 }
 
-// dripsTo returns the first time from an instant on at which a limit has
-// dripped to an amount, if its parameters stay what they are at that instant.
+// dripsTo returns the first time, not before from, at which a limit has dripped to
+// an amount, if its parameters stay as they are at from.
 func (b *Bucket) dripsTo(l *Limit, amount, from int64) (at int64, ok bool) {
 	params, err := l.Effective(from)
 	if err != nil || l.Kind() != Dripping || amount > l.part(params.Capacity, b.ShardCount) {
@@ -114,8 +113,8 @@ func (b *Bucket) dripsTo(l *Limit, amount, from int64) (at int64, ok bool) {
 	return max(at, from), ok
 }
 
-// dripsBy is the first time by which so much has dripped since from, with the
-// rounding of drip; ok is false where it never does.
+// dripsBy returns the first time by which an amount has dripped since from, with
+// the rounding of drip. ok is false where it never does.
 func dripsBy(amount, refill, period, from int64) (at int64, ok bool) {
 	if amount <= 0 {
 		return from, true

@@ -123,7 +123,7 @@ func TestParseKeyBombs(t *testing.T) {
 }
 
 // What a usage item says of its shards may be as long as the item.
-func TestCountedBombs(t *testing.T) {
+func TestSeenBombs(t *testing.T) {
 	for name, runs := range map[string]string{
 		"1,000,000 commas": strings.Repeat(",", mega),
 		"1 MB of edges":    strings.Repeat("s/1,s/2,", mega/8) + "s/3",

@@ -11,7 +11,7 @@ import (
 type decode func(text []byte) error
 
 func byReference(text []byte) error {
-	_, err := (&Image{text: text}).DecodeFull()
+	_, err := decodeText(text)
 	return err
 }
 

@@ -15,7 +15,7 @@ type Image struct {
 	Key Key
 	quota.Bucket
 	text  []byte
-	whole *Bucket // of an image that was made of one
+	whole *Bucket // where it is decoded already
 }
 
 // Image returns the bucket as an image without a text, nil for none. The caller
@@ -27,12 +27,25 @@ func (b *Bucket) Image() *Image {
 	return &Image{Key: b.Key, Bucket: b.Bucket, whole: b}
 }
 
-// DecodeFull decodes the whole item. The error wraps ErrJSON, ErrItem or ErrKey.
+// DecodeFull returns the image with its whole item. What the rules need of it is
+// decoded already. The error wraps ErrJSON.
 func (i *Image) DecodeFull() (*Bucket, error) {
 	if i.whole != nil {
 		return i.whole, nil
 	}
 	item, err := ParseItem(i.text)
+	if err != nil {
+		return nil, err
+	}
+	full := &Bucket{Key: i.Key, Item: item, Bucket: i.Bucket}
+	full.Limits = slices.Clone(i.Limits)
+	return full, nil
+}
+
+// decodeText decodes an image's text as any item's. The error wraps ErrJSON,
+// ErrItem or ErrKey.
+func decodeText(text []byte) (*Bucket, error) {
+	item, err := ParseItem(text)
 	if err != nil {
 		return nil, err
 	}
@@ -76,13 +89,11 @@ func (d *Images) Decode(text []byte) (*Image, error) {
 	if image := d.scan(text); image != nil {
 		return image, nil
 	}
-	image := &Image{text: text}
-	b, err := image.DecodeFull()
+	b, err := decodeText(text)
 	if err != nil {
 		return nil, err
 	}
-	image.Key, image.Bucket = b.Key, b.Bucket
-	return image, nil
+	return &Image{Key: b.Key, Bucket: b.Bucket, text: text, whole: b}, nil
 }
 
 // Keys reads a record's keys. bucket is false where they are of another item

@@ -30,12 +30,16 @@ func bucketLines(t testing.TB) [][]byte {
 func sameImage(t testing.TB, d *Images, text []byte) (fast bool) {
 	t.Helper()
 	image, err := d.Decode(text)
-	want, wantErr := (&Image{text: text}).DecodeFull()
+	want, wantErr := decodeText(text)
 	switch {
 	case (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error():
 		t.Errorf("%s: got %v, want %v", text, err, wantErr)
 	case err == nil && (image.Key != want.Key || !reflect.DeepEqual(image.Bucket, want.Bucket)):
 		t.Errorf("%s:\n got %+v\nwant %+v", text, image.Bucket, want.Bucket)
+	case err == nil:
+		if full, err := image.DecodeFull(); err != nil || !reflect.DeepEqual(full, want) {
+			t.Errorf("%s: in full\n got %+v, %v\nwant %+v", text, full, err, want)
+		}
 	}
 	return d.scan(text) != nil
 }
@@ -163,7 +167,7 @@ func BenchmarkImage(b *testing.B) {
 	b.Run("reference", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
-			if _, err := (&Image{text: lines[i%len(lines)]}).DecodeFull(); err != nil {
+			if _, err := decodeText(lines[i%len(lines)]); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -14,58 +14,58 @@ import (
 // Attributes of a usage item that hold which records of one shard are counted
 // in it. No limit name holds a #.
 const (
-	markPrefix = "mark#" // the end of the last run
-	runsPrefix = "runs#" // the other ends of all runs
+	positionPrefix = "mark#" // the upper bound of the last range
+	rangesPrefix   = "runs#" // all other bounds
 )
 
-// PositionAttr is the attribute of a usage item that holds the last record of a
-// shard that is counted.
-func PositionAttr(shard int) string { return markPrefix + strconv.Itoa(shard) }
+// PositionAttr names the attribute of a usage item that holds the last counted
+// record of a shard.
+func PositionAttr(shard int) string { return positionPrefix + strconv.Itoa(shard) }
 
-// RangesAttr is the attribute of a usage item that holds where the runs of a
-// shard's counted records begin and end, but for the end of the last.
-func RangesAttr(shard int) string { return runsPrefix + strconv.Itoa(shard) }
+// RangesAttr names the attribute of a usage item that holds the bounds of a
+// shard's ranges, without the upper bound of the last.
+func RangesAttr(shard int) string { return rangesPrefix + strconv.Itoa(shard) }
 
-// Bound is one end of a run of counted records.
+// Bound is one end of a range.
 type Bound struct {
-	Position string // of the record (events.Mark); "" is before any
-	Total    string // Totals on the outer side of the record; "" where that is not known
+	Position string // of the record (events.StreamPosition); "" is before any
+	Total    string // Totals outside the range, next to the record; "" where unknown
 }
 
-// Range is a stretch of one shard's records that are all counted, from the first
-// to the last, with what the bucket had consumed before the one and after the
-// other.
+// Range is a stretch of one shard's records, from the first to the last, that a
+// usage item has counted. It holds what the bucket had consumed before the first
+// and after the last.
 type Range struct{ First, Last Bound }
 
-// SeenRecords is which of a shard's records are counted in a usage item: sorted
-// runs. Between two runs is a gap, in which records may be missing. Records
-// before the first run are not counted, nor are those after the last.
+// SeenRecords says which of a shard's records a usage item has counted: sorted
+// ranges. Records may be missing in the gap between two ranges. No record before
+// the first range or after the last is counted.
 type SeenRecords []Range
 
-// MaxRanges bounds the runs that are kept of a shard. Beyond it the oldest gap is
-// given up: what is in there will not be counted any more.
+// MaxRanges bounds the ranges of a shard that an item stores. Beyond it With gives
+// up the oldest gap: records in it are never counted.
 const MaxRanges = 32
 
-// Has reports whether the record of that mark is counted.
-func (c SeenRecords) Has(mark string) bool {
-	return slices.ContainsFunc(c, func(r Range) bool { return r.First.Position <= mark && mark <= r.Last.Position })
+// Has reports whether the record at that stream position is counted.
+func (c SeenRecords) Has(position string) bool {
+	return slices.ContainsFunc(c, func(r Range) bool { return r.First.Position <= position && position <= r.Last.Position })
 }
 
-// With returns what is counted when records are counted too, each a run of its
-// own that c does not have. A record that goes on where a run ends, by its
-// totals, becomes part of it: nothing was consumed between them. So, unless
-// totals recur or there are too many runs, the runs follow from which records
-// are counted, and not from the order in which they were or how many at once.
+// With returns c with more records counted, each a range of its own that c does
+// not have. A record whose totals show that nothing was consumed between it and a
+// range joins that range. So the ranges depend on which records are counted, and
+// not on their order or on how many came at once. Exceptions are totals that
+// recur, and too many ranges.
 func (c SeenRecords) With(records ...Range) SeenRecords {
 	all := append(slices.Clone(c), records...)
 	slices.SortFunc(all, func(a, b Range) int { return strings.Compare(a.First.Position, b.First.Position) })
-	next := all[:0] // never ahead of what is still to be read
-	for _, run := range all {
-		if last := len(next) - 1; last >= 0 && next[last].Last.meets(run.First) {
-			next[last].Last = run.Last
+	next := all[:0] // never longer than what the loop has read
+	for _, r := range all {
+		if last := len(next) - 1; last >= 0 && next[last].Last.meets(r.First) {
+			next[last].Last = r.Last
 			continue
 		}
-		next = append(next, run)
+		next = append(next, r)
 	}
 	if spare := len(next) - MaxRanges; spare > 0 {
 		next[spare].First = next[0].First
@@ -74,21 +74,21 @@ func (c SeenRecords) With(records ...Range) SeenRecords {
 	return next
 }
 
-// meets reports whether nothing was consumed between two edges.
+// meets reports whether nothing was consumed between two bounds.
 func (e Bound) meets(other Bound) bool { return e.Total != "" && e.Total == other.Total }
 
-// Texts are the values of the mark and of the runs attribute; an empty one is
-// an absent attribute.
-func (c SeenRecords) Texts() (mark, runs string) {
+// Texts returns the values of the attributes PositionAttr and RangesAttr. An empty
+// text is an absent attribute.
+func (c SeenRecords) Texts() (last, others string) {
 	if len(c) == 0 {
 		return "", ""
 	}
-	var edges []string
-	for _, run := range c {
-		edges = append(edges, run.First.text(), run.Last.text())
+	var bounds []string
+	for _, r := range c {
+		bounds = append(bounds, r.First.text(), r.Last.text())
 	}
-	last := len(edges) - 1
-	return edges[last], strings.Join(edges[:last], ",")
+	n := len(bounds) - 1
+	return bounds[n], strings.Join(bounds[:n], ",")
 }
 
 func (e Bound) text() string {
@@ -98,31 +98,31 @@ func (e Bound) text() string {
 	return e.Position + " " + e.Total
 }
 
-// parseCounted is the inverse of Texts. Without runs all up to the mark is
-// counted, so that nothing can be counted twice.
-func parseCounted(mark, runs string) (c SeenRecords, ok bool) {
-	if strings.Count(runs, ",") >= 2*MaxRanges {
-		return nil, false // more than With keeps
+// parseSeen is the inverse of Texts. Without other bounds all records up to the
+// last are counted, so that none can be counted twice.
+func parseSeen(last, others string) (c SeenRecords, ok bool) {
+	if strings.Count(others, ",") >= 2*MaxRanges {
+		return nil, false // more than With returns
 	}
-	edges := strings.Split(runs+","+mark, ",")
-	if mark == "" || len(edges)%2 != 0 {
+	bounds := strings.Split(others+","+last, ",")
+	if last == "" || len(bounds)%2 != 0 {
 		return nil, false
 	}
-	for i := 0; i < len(edges); i += 2 {
-		c = append(c, Range{parseEdge(edges[i]), parseEdge(edges[i+1])})
+	for i := 0; i < len(bounds); i += 2 {
+		c = append(c, Range{parseBound(bounds[i]), parseBound(bounds[i+1])})
 	}
-	gotMark, gotRuns := c.Texts()
-	return c, c.sorted() && gotMark == mark && gotRuns == runs
+	gotLast, gotOthers := c.Texts()
+	return c, c.sorted() && gotLast == last && gotOthers == others
 }
 
-func parseEdge(text string) Bound {
-	mark, total, _ := strings.Cut(text, " ")
-	return Bound{mark, total}
+func parseBound(text string) Bound {
+	position, total, _ := strings.Cut(text, " ")
+	return Bound{position, total}
 }
 
 func (c SeenRecords) sorted() bool {
-	for i, run := range c {
-		if run.Last.Position == "" || run.First.Position > run.Last.Position || i > 0 && run.First.Position <= c[i-1].Last.Position {
+	for i, r := range c {
+		if r.Last.Position == "" || r.First.Position > r.Last.Position || i > 0 && r.First.Position <= c[i-1].Last.Position {
 			return false
 		}
 	}
@@ -130,26 +130,27 @@ func (c SeenRecords) sorted() bool {
 }
 
 // SeenRecords returns which records a usage item has counted, by shard. The error
-// wraps ErrItem where that cannot be told.
+// wraps ErrItem where that cannot be read.
 func (item Item) SeenRecords() (map[int]SeenRecords, error) {
-	counted := map[int]SeenRecords{}
+	seen := map[int]SeenRecords{}
 	for _, shard := range item.sources() {
-		mark, runs := item.Text(PositionAttr(shard)), item.Text(RangesAttr(shard))
-		broken := runs == "" && item[RangesAttr(shard)] != nil
-		c, ok := parseCounted(mark, runs)
+		last, others := item.Text(PositionAttr(shard)), item.Text(RangesAttr(shard))
+		broken := others == "" && item[RangesAttr(shard)] != nil
+		c, ok := parseSeen(last, others)
 		if !ok || broken {
 			return nil, fmt.Errorf("%w: which records of shard %d are counted cannot be read", ErrItem, shard)
 		}
-		counted[shard] = c
+		seen[shard] = c
 	}
-	return counted, nil
+	return seen, nil
 }
 
-// sources are the shards that a usage item has a mark of, in any order.
+// sources returns the shards of which a usage item has counted records, in any
+// order.
 func (item Item) sources() []int {
 	var shards []int
 	for name := range item {
-		if text, ok := strings.CutPrefix(name, markPrefix); ok {
+		if text, ok := strings.CutPrefix(name, positionPrefix); ok {
 			if shard, err := strconv.Atoi(text); err == nil {
 				shards = append(shards, shard)
 			}
@@ -158,26 +159,26 @@ func (item Item) sources() []int {
 	return shards
 }
 
-// LastPositions returns the mark of the last record that a usage item has counted of
-// each shard.
+// LastPositions returns the stream position of the last record that a usage item
+// has counted of each shard.
 func (item Item) LastPositions() map[int]string {
-	marks := map[int]string{}
+	positions := map[int]string{}
 	for _, shard := range item.sources() {
-		marks[shard] = parseEdge(item.Text(PositionAttr(shard))).Position
+		positions[shard] = parseBound(item.Text(PositionAttr(shard))).Position
 	}
-	return marks
+	return positions
 }
 
-// Totals is a fingerprint of what the bucket's limits have consumed so far, as
-// far as it is usage: 11 letters, digits, dashes or underscores. A write that
-// consumes something changes it, and so does a limit that comes or goes: its
-// total goes with it, which would look like a use that was given back.
+// Totals returns a fingerprint of what the bucket's limits have consumed so far,
+// as far as usage counts it: 11 letters, digits, dashes or underscores. Each write
+// that consumes something changes it. So does a limit that comes or goes with its
+// total, which would look like a refund.
 func Totals(b *quota.Bucket) string {
 	return totals(b.Limits, func(l *quota.Limit) int64 { return l.Consumed })
 }
 
-// TotalsBefore is Totals of what a write found. Where that was no bucket, it is
-// that of the new one when nothing of it was used.
+// TotalsBefore returns the Totals of the bucket before a write. Where there was
+// none, it returns those of the new bucket with nothing used.
 func TotalsBefore(old, written *quota.Bucket) string {
 	if old != nil {
 		return Totals(old)
@@ -186,7 +187,7 @@ func TotalsBefore(old, written *quota.Bucket) string {
 }
 
 func totals(limits []quota.Limit, consumed func(*quota.Limit) int64) string {
-	var usual [256]byte
+	var usual [256]byte // saves an allocation
 	text := usual[:0]
 	for i := range limits {
 		limit := &limits[i]

@@ -14,39 +14,39 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// record is the record of a mark that took its bucket from one total to another.
-func record(mark, before, after int) table.Range {
-	edge := func(total int) table.Bound {
-		return table.Bound{Position: fmt.Sprintf("%03d", mark), Total: fmt.Sprint("t", total)}
+// record is the record at a position that took its bucket from one total to another.
+func record(position, before, after int) table.Range {
+	bound := func(total int) table.Bound {
+		return table.Bound{Position: fmt.Sprintf("%03d", position), Total: fmt.Sprint("t", total)}
 	}
-	return table.Range{First: edge(before), Last: edge(after)}
+	return table.Range{First: bound(before), Last: bound(after)}
 }
 
-// one is a record of a bucket that takes one token a write: the total is the mark.
-func one(mark int) table.Range { return record(mark, mark-1, mark) }
+// one is a record of a bucket that takes one token a write: the total is the position.
+func one(position int) table.Range { return record(position, position-1, position) }
 
-// marked is a record of which no totals are known.
-func marked(mark string) table.Range {
-	return table.Range{First: table.Bound{Position: mark}, Last: table.Bound{Position: mark}}
+// untotalled is a record of which no totals are known.
+func untotalled(position string) table.Range {
+	return table.Range{First: table.Bound{Position: position}, Last: table.Bound{Position: position}}
 }
 
-func ones(marks ...int) []table.Range {
+func ones(positions ...int) []table.Range {
 	var records []table.Range
-	for _, mark := range marks {
-		records = append(records, one(mark))
+	for _, position := range positions {
+		records = append(records, one(position))
 	}
 	return records
 }
 
 func texts(c table.SeenRecords) string {
-	mark, runs := c.Texts()
-	return runs + " | " + mark
+	last, others := c.Texts()
+	return others + " | " + last
 }
 
 // Records of a gap that is filled in by one update may consume nothing in sum,
 // so that those before them go on where those after them do. What is counted
 // must be readable then, whichever of them come first.
-func TestCountedWithARefundInAGap(t *testing.T) {
+func TestSeenWithARefundInAGap(t *testing.T) {
 	around := []table.Range{record(1, 0, 1), record(6, 2, 3)}
 	gap := []table.Range{record(2, 1, 2), record(3, 2, 9), record(4, 9, 2)} // spent and all given back
 	for _, records := range [][]table.Range{gap, {gap[1], gap[2], gap[0]}, {gap[2], gap[0], gap[1]}} {
@@ -57,7 +57,7 @@ func TestCountedWithARefundInAGap(t *testing.T) {
 	}
 }
 
-func TestCountedWith(t *testing.T) {
+func TestSeenWith(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		records []table.Range
@@ -76,7 +76,7 @@ func TestCountedWith(t *testing.T) {
 		{"before all", ones(5, 2), "002 t1,002 t2,005 t4 | 005 t5"},
 		{"records between that consumed nothing", []table.Range{record(5, 0, 1), record(9, 1, 2)}, "005 t0 | 009 t2"},
 		{"a total that came back", []table.Range{record(5, 3, 4), record(9, 4, 3), record(12, 3, 4)}, "005 t3 | 012 t4"},
-		{"totals that are not known", []table.Range{marked("005"), marked("006")}, "005,005,006 | 006"},
+		{"totals that are not known", []table.Range{untotalled("005"), untotalled("006")}, "005,005,006 | 006"},
 		{"a total from elsewhere", []table.Range{record(5, 3, 4), record(9, 7, 8)}, "005 t3,005 t4,009 t7 | 009 t8"},
 	} {
 		got := table.SeenRecords(nil).With(c.records...)
@@ -93,12 +93,12 @@ func TestCountedWith(t *testing.T) {
 	}
 }
 
-func TestCountedHas(t *testing.T) {
+func TestSeenHas(t *testing.T) {
 	c := table.SeenRecords(nil).With(ones(3, 4, 7, 9)...)
-	for mark := range 12 {
-		want := slices.Contains([]int{3, 4, 7, 9}, mark)
-		if got := c.Has(fmt.Sprintf("%03d", mark)); got != want {
-			t.Errorf("%d: %t", mark, got)
+	for position := range 12 {
+		want := slices.Contains([]int{3, 4, 7, 9}, position)
+		if got := c.Has(fmt.Sprintf("%03d", position)); got != want {
+			t.Errorf("%d: %t", position, got)
 		}
 	}
 	if table.SeenRecords(nil).Has("") || table.SeenRecords(nil).Has("1") {
@@ -106,7 +106,7 @@ func TestCountedHas(t *testing.T) {
 	}
 }
 
-func TestCountedWithLeavesItself(t *testing.T) {
+func TestSeenWithLeavesItself(t *testing.T) {
 	c := table.SeenRecords(nil).With(ones(3, 9)...)
 	was := slices.Clone(c)
 	c.With(ones(4, 5, 6, 7, 8)...)
@@ -116,32 +116,32 @@ func TestCountedWithLeavesItself(t *testing.T) {
 }
 
 // What is counted is the same in whatever order it came.
-func TestCountedInAnyOrder(t *testing.T) {
+func TestSeenInAnyOrder(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		marks := r.Perm(40)[:1+r.IntN(30)]
+		positions := r.Perm(40)[:1+r.IntN(30)]
 		var c table.SeenRecords
-		for _, mark := range marks {
-			if c.Has(fmt.Sprintf("%03d", mark)) {
-				t.Fatalf("seed %d: %d was counted before it came", seed, mark)
+		for _, position := range positions {
+			if c.Has(fmt.Sprintf("%03d", position)) {
+				t.Fatalf("seed %d: %d was counted before it came", seed, position)
 			}
-			c = c.With(one(mark))
+			c = c.With(one(position))
 		}
-		slices.Sort(marks)
-		if want := table.SeenRecords(nil).With(ones(marks...)...); !reflect.DeepEqual(c, want) {
+		slices.Sort(positions)
+		if want := table.SeenRecords(nil).With(ones(positions...)...); !reflect.DeepEqual(c, want) {
 			t.Fatalf("seed %d: %s, not %s", seed, texts(c), texts(want))
 		}
 	}
 }
 
 // Beyond the bound the oldest gap is given up: what is in it reads as counted.
-func TestCountedIsBounded(t *testing.T) {
+func TestSeenIsBounded(t *testing.T) {
 	var c table.SeenRecords
 	for i := range table.MaxRanges {
 		c = c.With(one(10 * (i + 1)))
 	}
 	if len(c) != table.MaxRanges || c.Has("015") {
-		t.Fatalf("%d runs; has 15: %t", len(c), c.Has("015"))
+		t.Fatalf("%d ranges; has 15: %t", len(c), c.Has("015"))
 	}
 	c = c.With(one(500))
 	if len(c) != table.MaxRanges || !c.Has("015") || c.Has("025") || c.Has("005") || !c.Has("500") {
@@ -154,15 +154,15 @@ func TestCountedIsBounded(t *testing.T) {
 }
 
 // What is counted is read off an item as it was written.
-func TestCountedOfAnItem(t *testing.T) {
+func TestSeenOfAnItem(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		want, item := map[int]table.SeenRecords{}, table.Item{"rpm": table.N("1"), "mark": table.S("x"), "mark#x": table.S("y")}
 		for range r.IntN(4) {
 			shard := r.IntN(32)
 			want[shard] = table.SeenRecords(nil).With(ones(r.Perm(30)[:1+r.IntN(10)]...)...)
-			mark, runs := want[shard].Texts()
-			item[table.PositionAttr(shard)], item[table.RangesAttr(shard)] = table.S(mark), table.S(runs)
+			last, others := want[shard].Texts()
+			item[table.PositionAttr(shard)], item[table.RangesAttr(shard)] = table.S(last), table.S(others)
 		}
 		got, err := item.SeenRecords()
 		if err != nil || !reflect.DeepEqual(got, want) {
@@ -171,27 +171,27 @@ func TestCountedOfAnItem(t *testing.T) {
 	}
 }
 
-// A mark alone says that all up to it is counted, with a total or without.
-func TestCountedWithoutRuns(t *testing.T) {
-	for mark, total := range map[string]string{"007": "", "007 t7": "t7"} {
-		item := table.Item{"mark#0": table.S(mark)}
+// A last position alone says that all up to it is counted, with a total or without.
+func TestSeenWithoutRanges(t *testing.T) {
+	for last, total := range map[string]string{"007": "", "007 t7": "t7"} {
+		item := table.Item{"mark#0": table.S(last)}
 		got, err := item.SeenRecords()
 		want := table.SeenRecords{{Last: table.Bound{Position: "007", Total: total}}}
-		if err != nil || !reflect.DeepEqual(got[0], want) || texts(got[0]) != " | "+mark {
-			t.Errorf("%q: %v, %v", mark, got, err)
+		if err != nil || !reflect.DeepEqual(got[0], want) || texts(got[0]) != " | "+last {
+			t.Errorf("%q: %v, %v", last, got, err)
 		}
 		if !got[0].Has("000") || !got[0].Has("007") || got[0].Has("008") {
-			t.Errorf("%q: %v", mark, got[0])
+			t.Errorf("%q: %v", last, got[0])
 		}
 		next := got[0].With(one(8))
 		if gap := len(next) == 2; gap != (total == "") {
-			t.Errorf("%q and one more: %s", mark, texts(next))
+			t.Errorf("%q and one more: %s", last, texts(next))
 		}
 	}
 }
 
-func TestCountedThatCannotBeRead(t *testing.T) {
-	for _, x := range [][2]string{ // mark and runs
+func TestSeenThatCannotBeRead(t *testing.T) {
+	for _, x := range [][2]string{ // last position and ranges
 		{"", "005 t4"}, {"007 ", "005 t4"}, {"007 t7", "005 t4,006 t6"}, {"007 t7", "008 t4"}, {"007 t7", "005 t4,004 t4,006 t6"},
 		{"007 t7", "001 t1,005 t4,005 t4"}, {"007 t7", "005 "}, {"007 t7", ",,006 t5"}, {"001,007 t7", "005 t4"}, {"007 t7", "unreadable"},
 	} {
@@ -201,8 +201,8 @@ func TestCountedThatCannotBeRead(t *testing.T) {
 		}
 	}
 	for name, item := range map[string]table.Item{
-		"a number for a mark": {"mark#0": table.N("7")}, "a number for runs": {"mark#0": table.S("007 t7"), "runs#0": table.N("5")},
-		"empty runs": {"mark#0": table.S("007 t7"), "runs#0": table.S("")},
+		"a number for a position": {"mark#0": table.N("7")}, "a number for ranges": {"mark#0": table.S("007 t7"), "runs#0": table.N("5")},
+		"empty ranges": {"mark#0": table.S("007 t7"), "runs#0": table.S("")},
 	} {
 		if got, err := item.SeenRecords(); !errors.Is(err, table.ErrItem) {
 			t.Errorf("%s: %v, %v", name, got, err)
@@ -278,7 +278,7 @@ func TestTotalsBefore(t *testing.T) {
 // read.
 func TestSourceFollows(t *testing.T) {
 	for name, source := range map[string]table.Source{
-		"two runs": {Next: table.SeenRecords(nil).With(ones(1, 3)...)}, "no total": {Next: table.SeenRecords{marked("001")}},
+		"two ranges": {Next: table.SeenRecords(nil).With(ones(1, 3)...)}, "no total": {Next: table.SeenRecords{untotalled("001")}},
 		"what is counted was read": {Found: table.SeenRecords(nil).With(one(1)), Next: table.SeenRecords(nil).With(ones(1, 2)...)}, "nothing": {},
 	} {
 		if first, ok := source.Follows(); ok {

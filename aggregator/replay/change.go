@@ -8,7 +8,7 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// recorded is a change with its images whole.
+// recorded is a change with its whole images.
 type recorded struct {
 	*events.Change
 	Old *table.Bucket // nil where the write created the bucket
@@ -38,7 +38,7 @@ func change(before *table.Bucket, c *recorded) (*table.Bucket, error) {
 	regrant(after, before, c)
 	passed := pass(after, before, c)
 	for i := range after.Limits {
-		settle(&after.Limits[i], after.RefilledAt, c)
+		account(&after.Limits[i], after.RefilledAt, c)
 	}
 	if passed || !passRecorded(c) && !same(c.Old.ValidUntil, c.New.ValidUntil) {
 		after.ValidUntil = c.New.ValidUntil
@@ -47,9 +47,9 @@ func change(before *table.Bucket, c *recorded) (*table.Bucket, error) {
 	return after, nil
 }
 
-// patch returns an item with what a change set and without what it removed, but
-// for the attributes that are accounted for. Limits that come or go do so
-// whole.
+// patch returns the item with the attributes that a change set, and without those
+// that it removed. It leaves the attributes that follow from the rules. A limit
+// comes or goes with all its attributes.
 func patch(item, from, to table.Item) table.Item {
 	patched := item.Clone()
 	for name, value := range to {
@@ -65,22 +65,21 @@ func patch(item, from, to table.Item) table.Item {
 	return patched
 }
 
-// arrives reports whether an attribute belongs to a limit that the item does
-// not have yet.
+// arrives reports whether an attribute belongs to a limit that the item does not
+// have yet.
 func arrives(name string, item table.Item) bool {
 	limit, _, ok := table.SplitAttr(name)
 	return ok && item[table.Attr(limit, table.FieldBalance)] == nil
 }
 
-// leaves reports whether an attribute belongs to a limit that the new image
-// does not have any more.
+// leaves reports whether an attribute belongs to a limit that the new image does
+// not have.
 func leaves(name string, to table.Item) bool {
 	limit, _, ok := table.SplitAttr(name)
 	return ok && to[table.Attr(limit, table.FieldBalance)] == nil
 }
 
-// accounted lists the attributes that are not copied but follow from the
-// rules.
+// accounted reports whether an attribute follows from the rules and is not copied.
 func accounted(name string) bool {
 	switch name {
 	case table.AttrRefilledAt, table.AttrValidUntil, table.AttrShardCount:
@@ -98,8 +97,8 @@ func accounted(name string) bool {
 	return false
 }
 
-// raise lets the shard count rise, never fall. A legacy quota's grant is
-// frozen at the size it has before.
+// raise sets a shard count that rises, never one that falls. It freezes a legacy
+// quota's grant at its size before that.
 func raise(after, before *table.Bucket, c *recorded) {
 	if c.New.ShardCount <= after.ShardCount {
 		return
@@ -112,8 +111,8 @@ func raise(after, before *table.Bucket, c *recorded) {
 	after.ShardCount = c.New.ShardCount
 }
 
-// regrant has a quota count as granted its part where an operator's change did,
-// since what the shard holds was granted in no period of its terms.
+// regrant stamps a quota as granted its own slot where an operator's change did:
+// what the shard holds was granted in no period of its new terms.
 func regrant(after, before *table.Bucket, c *recorded) {
 	if passRecorded(c) {
 		return
@@ -127,9 +126,9 @@ func regrant(after, before *table.Bucket, c *recorded) {
 	}
 }
 
-// pass makes a recorded pass again, on the table's own balances, and reports
-// whether there was one that is later than the table's. A pass that is not is
-// one whose writer would have lost the lock.
+// pass makes a recorded pass again on the table's own balances, and reports
+// whether there was one that is later than the table's last. The writer of an
+// earlier one would have lost the lock.
 func pass(after, before *table.Bucket, c *recorded) bool {
 	if c.New.RefilledAt <= after.RefilledAt || !passRecorded(c) {
 		return false
@@ -146,13 +145,13 @@ func pass(after, before *table.Bucket, c *recorded) bool {
 	return true
 }
 
-// passRecorded reports whether a change holds a pass: a creation is one too.
+// passRecorded reports whether a change contains a pass. A creation does.
 func passRecorded(c *recorded) bool { return c.Old == nil || c.Old.RefilledAt != c.New.RefilledAt }
 
-// copyDrips takes over the balance of a dripping limit that a recorded pass
-// left, before its consumption. What a pass of the aggregator credited since
-// the pass before is part of what this one credits, so that the two tables
-// agree again, also on what the writer made of its clock or an operator did.
+// copyDrips copies the balance that a recorded pass left of each dripping limit,
+// before its consumption. A pass of the aggregator since the recorded pass before
+// credited part of the same drip. So the two tables agree again, also on a
+// writer's wrong clock and on an operator's changes.
 func copyDrips(after, before *table.Bucket, c *recorded) {
 	if c.Old == nil || before.RefilledAt < c.Old.RefilledAt || before.ShardCount != c.Old.ShardCount {
 		return
@@ -166,8 +165,8 @@ func copyDrips(after, before *table.Bucket, c *recorded) {
 	}
 }
 
-// reopen starts a quota's period where the recorded pass did so by something
-// other than a rule: a use that opened a session window, or an operator.
+// reopen starts a quota's period where the recorded pass did so by no rule: a use
+// opened a session window, or an operator restored the quota.
 func reopen(limit *quota.Limit, count int, before *table.Bucket, c *recorded) {
 	is := c.New.Limit(limit.Name)
 	if is == nil || !limit.IsQuota() {
@@ -194,18 +193,18 @@ func reopen(limit *quota.Limit, count int, before *table.Bucket, c *recorded) {
 }
 
 // operatorReset reports whether a change counts one more operator reset of a
-// calendar quota, which the table does not show yet.
+// calendar quota that the table does not show yet.
 func operatorReset(limit string, before *table.Bucket, c *recorded) bool {
 	name := table.Attr(limit, table.FieldResetCount)
 	return c.Old != nil && c.New.Item[name] != nil &&
 		!reflect.DeepEqual(c.Old.Item[name], c.New.Item[name]) && !reflect.DeepEqual(before.Item[name], c.New.Item[name])
 }
 
-// settle takes what the change consumed off a balance, adds what an operator
-// topped up, and takes over a window start that was propagated. A quota's
-// balance that fell by anything else without a pass was a move, which is not
-// copied.
-func settle(limit *quota.Limit, refilled int64, c *recorded) {
+// account applies a change to one limit: it charges what the change consumed, adds
+// an operator's top-up, and copies a window start that was propagated. Where a
+// quota's balance fell by anything else without a pass, that was a move, which is
+// not copied.
+func account(limit *quota.Limit, refilled int64, c *recorded) {
 	is := c.New.Limit(limit.Name)
 	if is == nil {
 		return
@@ -236,8 +235,8 @@ func settle(limit *quota.Limit, refilled int64, c *recorded) {
 	propagate(&limit.Window, was.Window, is.Window, limit.Consumed-consumed)
 }
 
-// overtaken reports whether the table's quota is in a later period than the one
-// that a change was recorded in, so that an operator's additions are over.
+// overtaken reports whether the table's quota is in a later period than the
+// recorded one. An operator's additions to the recorded period have then ended.
 func overtaken(limit *quota.Limit, refilled int64, is *quota.Limit, c *recorded) bool {
 	switch limit.Kind() {
 	case quota.Calendar:
@@ -248,8 +247,8 @@ func overtaken(limit *quota.Limit, refilled int64, is *quota.Limit, c *recorded)
 	return false
 }
 
-// toppedUp is what an operator added by a change, unless the table shows it
-// already: a recording may be read again over the table that it left.
+// toppedUp returns what an operator added by a change, 0 where the table shows it
+// already: a recording may be replayed over the table that it left.
 func toppedUp(here, was, is int64) int64 {
 	if here != was && here >= is {
 		return 0
@@ -257,8 +256,8 @@ func toppedUp(here, was, is int64) int64 {
 	return max(0, is-was)
 }
 
-// propagate takes over a window start that another shard's opener wrote, with
-// the total consumed so far as the mark that the roll will charge from.
+// propagate copies a window start that another shard's opener wrote, and stores
+// the total consumed so far, from which the roll will charge.
 func propagate(window *quota.Window, was, is quota.Window, consumed int64) {
 	if is.Start == nil || same(was.Start, is.Start) || window.Start != nil && *window.Start >= *is.Start {
 		return
@@ -269,4 +268,5 @@ func propagate(window *quota.Window, was, is quota.Window, consumed int64) {
 	}
 }
 
+// same reports whether both times are equal or absent.
 func same(a, b *int64) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }

@@ -13,24 +13,25 @@ import (
 	"github.com/shardquota/shardquota/table/memory"
 )
 
-// driver lets a recording drive a table in memory: it stands for the clients
-// that wrote while the recording was made.
+// driver lets a recording drive a table in memory. It stands for the clients that
+// wrote while the recording was made.
 //
-// What they consumed and what operators changed is copied. What followed from
-// the rules (restores, trims, moves, the funding of a shard that appears) is
-// done again on the table as it stands, which the aggregator under test has
-// changed too. So the ledger closes whoever ran when the recording was made.
+// The driver copies what they consumed and what operators changed. It does by the
+// rules again what followed from the rules: restores, trims, moves, and the
+// funding of a new shard. It does so on the table as it is, which the aggregator
+// under test has changed too. So the ledger closes whichever programs ran when the
+// recording was made.
 type driver struct {
 	store   *memory.Store
-	applied map[itemID]string // the mark of the last record applied, by item
+	applied map[itemID]string // the stream position of the last record applied, by item
 }
 
 type itemID struct{ PK, SK string }
 
-// newDriver drives a table that may hold items already. How far the records of
-// a bucket were applied to it is told by the last one that its usage has
-// counted. Usage may have missed some before that; the bucket has not, so that
-// they are counted and not applied.
+// newDriver drives a table that may hold items already. The last record that a
+// bucket's usage has counted tells how far the recording was applied to that
+// bucket. Usage may have missed some records before it, which the bucket did not
+// miss: they are counted and not applied.
 func newDriver(store *memory.Store) *driver {
 	d := &driver{store: store, applied: map[itemID]string{}}
 	for _, item := range store.Items() {
@@ -38,26 +39,26 @@ func newDriver(store *memory.Store) *driver {
 		if err != nil {
 			continue
 		}
-		for shard, mark := range item.LastPositions() {
+		for shard, position := range item.LastPositions() {
 			id := itemID{key.At(shard).PK(), table.StateSK}
-			d.applied[id] = max(d.applied[id], mark)
+			d.applied[id] = max(d.applied[id], position)
 		}
 	}
 	return d
 }
 
-// apply applies a record to the table, unless it was applied before, and
-// returns it with the images that the table now has.
+// apply applies a record to the table, unless it was applied before. It returns
+// the record with the images that the table has now.
 func (d *driver) apply(ctx context.Context, x aggregator.Delivery) (driven aggregator.Delivery, applied bool, err error) {
 	if x.Err != nil {
 		return x, false, nil
 	}
 	id, ok := identify(x.Record)
-	mark, err := events.StreamPosition(x.Record.Stream, x.Record.Sequence)
-	if !ok || err != nil || mark <= d.applied[id] {
+	position, err := events.StreamPosition(x.Record.Stream, x.Record.Sequence)
+	if !ok || err != nil || position <= d.applied[id] {
 		return x, false, nil // a record that cannot be placed changes nothing here
 	}
-	d.applied[id] = mark
+	d.applied[id] = position
 	switch {
 	case x.Record.EventName == events.Remove:
 		d.store.Delete(id.PK, id.SK)
@@ -75,9 +76,9 @@ func identify(record events.Record) (itemID, bool) {
 	return itemID{pk, sk}, err == nil && pk != "" && sk != ""
 }
 
-// put stores an item that is no bucket and no usage as it was recorded. An image
-// of another item than the record's keys say might be a bucket or usage after
-// all, so that it is not looked at.
+// put stores an item that is neither a bucket nor usage as it was recorded. It
+// ignores an image of another item than the record's keys name, since that item
+// might be a bucket or usage.
 func (d *driver) put(id itemID, image json.RawMessage) {
 	item, err := table.ParseItem(image)
 	if pk, sk := item.Key(); err == nil && (itemID{pk, sk}) == id {
@@ -85,8 +86,8 @@ func (d *driver) put(id itemID, image json.RawMessage) {
 	}
 }
 
-// rewrite applies a bucket's change to the table and returns it as the change
-// that the table saw.
+// rewrite applies a bucket's change to the table and returns the change that the
+// table saw.
 func (d *driver) rewrite(ctx context.Context, made *events.Change) (*events.Change, error) {
 	c, err := whole(made)
 	if err != nil {
@@ -116,9 +117,9 @@ func (d *driver) rewrite(ctx context.Context, made *events.Change) (*events.Chan
 	return &seen, nil
 }
 
-// asCounted is a bucket of the table with the shard count that was recorded.
-// Where the aggregator doubled the bucket since, the clients of the recording
-// did not know: they go on as if it had not, and must not make it hot again.
+// asCounted returns a bucket of the table with the recorded shard count. Where the
+// aggregator under test has doubled the bucket since, the recorded clients did not
+// know. They go on as before, and must not heat the bucket again.
 func asCounted(b, recorded *table.Bucket) *table.Bucket {
 	if recorded == nil || recorded.ShardCount >= b.ShardCount {
 		return b
@@ -128,9 +129,9 @@ func asCounted(b, recorded *table.Bucket) *table.Bucket {
 	return counted
 }
 
-// create makes a shard that appears as a client would: where others are there,
-// it raises them and funds the shard from them. What the shard's first use
-// consumed is then taken off.
+// create makes a shard that appears in the recording as a client would: it raises
+// the other shards and funds the new one from them. Then it charges what the first
+// use consumed. It takes the shard as recorded where it cannot be funded.
 func (d *driver) create(ctx context.Context, c *recorded) (*table.Bucket, error) {
 	zero, err := d.store.Read(ctx, c.New.Key.At(0))
 	if err != nil || zero == nil || c.New.Broken != nil {
@@ -161,7 +162,7 @@ func (d *driver) create(ctx context.Context, c *recorded) (*table.Bucket, error)
 	return shard, d.debit(ctx, c.New.Key.Group, plan.Creation.Moves)
 }
 
-// debit takes what was moved off its donors.
+// debit takes the moves off their donors.
 func (d *driver) debit(ctx context.Context, group table.Group, moves []quota.Funding) error {
 	for _, f := range moves {
 		donor, err := d.store.Read(ctx, group.At(f.Donor))

@@ -100,11 +100,11 @@ func inOrder(records []events.Record) bool {
 	last := map[itemID]string{}
 	for _, record := range records {
 		id, _ := identify(record)
-		mark, _ := events.StreamPosition(record.Stream, record.Sequence)
-		if mark < last[id] {
+		position, _ := events.StreamPosition(record.Stream, record.Sequence)
+		if position < last[id] {
 			return false
 		}
-		last[id] = mark
+		last[id] = position
 	}
 	return true
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// groups remembers which buckets a recording touched, and when last.
+// groups remembers which buckets a recording touched, and the time of its newest
+// record.
 type groups struct {
 	seen map[table.Group]bool
 	last int64 // time of the newest record, epoch ms
@@ -29,8 +30,8 @@ func (g *groups) see(batch []aggregator.Delivery, clock aggregator.Clock) {
 	}
 }
 
-// audit reads every shard of every group and draws up a row for each quota, and
-// one for each limit that is not simply divided.
+// audit reads every shard of every group. It returns a row for each quota, and one
+// for each limit with a division of its own.
 func (g *groups) audit(ctx context.Context, store table.Store) (rows []LedgerRow, spreads []SpreadRow, err error) {
 	for group := range g.seen {
 		shards, err := shardsOf(ctx, store, group)
@@ -38,7 +39,7 @@ func (g *groups) audit(ctx context.Context, store table.Store) (rows []LedgerRow
 			return nil, nil, err
 		}
 		spreads = append(spreads, spreadsOf(group, shards, g.last)...)
-		for _, name := range quotas(shards) {
+		for _, name := range quota.LimitNames(shards, (*quota.Limit).IsQuota) {
 			row, err := quota.Audit(name, shards, g.last)
 			if err != nil {
 				continue // a schedule that cannot be read; its records are rejected by name
@@ -57,7 +58,7 @@ func (g *groups) audit(ctx context.Context, store table.Store) (rows []LedgerRow
 
 func spreadsOf(group table.Group, shards []*quota.Bucket, now int64) []SpreadRow {
 	var rows []SpreadRow
-	for _, name := range limits(shards, func(l *quota.Limit) bool { return l.Division != quota.Divided }) {
+	for _, name := range quota.LimitNames(shards, func(l *quota.Limit) bool { return l.Division != quota.Divided }) {
 		if spread, ok, err := quota.Summarize(name, shards, now); ok && err == nil {
 			rows = append(rows, SpreadRow{group, spread})
 		}
@@ -80,21 +81,4 @@ func shardsOf(ctx context.Context, store table.Store, group table.Group) ([]*quo
 		}
 	}
 	return shards, nil
-}
-
-func quotas(shards []*quota.Bucket) []string { return limits(shards, (*quota.Limit).IsQuota) }
-
-// limits are the names of the limits of some kind, sorted.
-func limits(shards []*quota.Bucket, of func(*quota.Limit) bool) []string {
-	var names []string
-	for _, b := range shards {
-		for i := range b.Limits {
-			limit := &b.Limits[i]
-			if of(limit) && !slices.Contains(names, limit.Name) {
-				names = append(names, limit.Name)
-			}
-		}
-	}
-	slices.Sort(names)
-	return names
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/shardquota/shardquota/table/memory"
 )
 
-// Observe is told of a write at a time (epoch ms): the bucket before and after
-// it, nil where there was or is none. It changes neither.
+// Observe is called with each write and its time (epoch ms): the bucket before and
+// after it, nil where there was or is none. It must change neither.
 type Observe func(at int64, before, after *table.Image)
 
-// watcher tells an observer what became of a table in memory. It keeps each
-// bucket as it last was, since what wrote to it may be the recording, what
-// follows from that by the rules, or the aggregator.
+// watcher shows an observer what happens to a table in memory. It remembers each
+// bucket as it last was: the recording may have written to it, the rules that the
+// driver applies, or the aggregator.
 type watcher struct {
 	observe Observe
 	store   *memory.Store
@@ -39,8 +39,7 @@ func (r *Replay) watch() *watcher {
 	return r.watcher
 }
 
-// before takes in what the table holds of a record's bucket and its siblings,
-// before the record is applied.
+// before reads a record's bucket and its siblings before the record is applied.
 func (w *watcher) before(x aggregator.Delivery) (err error) {
 	if w == nil {
 		return nil
@@ -62,8 +61,8 @@ func (w *watcher) before(x aggregator.Delivery) (err error) {
 	return err
 }
 
-// after tells what a record did. One that creates a shard also does something to
-// its siblings.
+// after shows what a record did. A record that creates a shard changes siblings
+// too.
 func (w *watcher) after(ctx context.Context, x aggregator.Delivery) error {
 	key, ok := keyOf(x)
 	if w == nil || !ok {
@@ -92,7 +91,7 @@ func keyOf(x aggregator.Delivery) (table.Key, bool) {
 	return key, err == nil
 }
 
-// reported tells what the aggregator wrote to.
+// reported shows what the aggregator wrote.
 func (w *watcher) reported(ctx context.Context, report *aggregator.Report) error {
 	if w == nil {
 		return nil
@@ -125,7 +124,7 @@ func touched(report *aggregator.Report) []table.Key {
 	return keys
 }
 
-// look tells what became of a bucket since it was last looked at.
+// look shows what happened to a bucket since the last look.
 func (w *watcher) look(ctx context.Context, key table.Key) error {
 	after, err := w.store.Read(ctx, key)
 	if err != nil {
@@ -142,8 +141,8 @@ func (w *watcher) look(ctx context.Context, key table.Key) error {
 	return nil
 }
 
-// recorded tells an observer of a real table what the recording says: others
-// have written to the table since, so that it is not looked at.
+// recorded shows an observer of a real table what the recording holds. It does not
+// read the table, to which others have written since.
 func (r *Replay) recorded(batch []aggregator.Delivery) {
 	if r.Observe == nil || r.driver != nil {
 		return

@@ -28,13 +28,13 @@ func TestALimitBecomesAQuota(t *testing.T) {
 			b.Item[at(table.FieldCapacity)], b.Item[at(table.FieldDivision)] = table.N("8000"), table.S(string(quota.Replicated))
 		})
 		preload := c.store.Items()
-		c.records = nil
+		c.stream.Take() // they are in what is preloaded
 		c.update(c.read(0), func(b *table.Bucket) {
 			delete(b.Item, at(table.FieldResets)) // the item's hold
 			b.Item[at(table.FieldRefill)] = table.N("0")
 			b.Limit("calls").Grant, b.ValidUntil = &x.grant, new(int64(0))
 		})
-		report, items := setting{batch: 10, preload: preload}.run(t, c.records)
+		report, items := setting{batch: 10, preload: preload}.run(t, c.stream.Take())
 		for _, item := range items {
 			if b, err := table.DecodeBucket(item); err == nil && b.Shard == 0 {
 				got := b.Limit("calls")

@@ -15,11 +15,10 @@ import (
 	"github.com/shardquota/shardquota/table/memory"
 )
 
-// DefaultBatchSize is how many records are delivered at once unless asked
-// otherwise.
+// DefaultBatchSize is how many records are delivered at once by default.
 const DefaultBatchSize = 1000
 
-// attempts bounds how often a batch is delivered before the replay gives up.
+// attempts bounds how often a batch is delivered before the replay fails.
 const attempts = 8
 
 // Source gives stream records one by one, io.EOF at the end.
@@ -36,7 +35,7 @@ type Replay struct {
 	Clock      aggregator.Clock      // nil means the recording's own time
 	Progress   func(records int)     // called after every batch; may be nil
 	Backoff    time.Duration         // first wait before a failed batch is delivered again, doubling
-	Observe    Observe               // told of every write to a table in memory, of every recorded one otherwise; may be nil
+	Observe    Observe               // called with every write to a table in memory, or every recorded one to a real table; may be nil
 
 	driver  *driver // nil when a real table is driven again
 	watcher *watcher
@@ -45,8 +44,8 @@ type Replay struct {
 	report  *Report
 }
 
-// InMemory replays over a table in memory, which the recording drives. The
-// table may hold items already.
+// InMemory replays over a table in memory, which the recording drives. The table
+// may hold items already.
 func InMemory(store *memory.Store) *Replay {
 	r := &Replay{driver: newDriver(store), groups: newGroups()}
 	r.Aggregator.Store = store
@@ -54,21 +53,22 @@ func InMemory(store *memory.Store) *Replay {
 	return r
 }
 
-// Again replays over a real table, whose clients have written already. It is
-// safe to do twice. load reads an item consistently; it serves a dry run.
+// Again replays over a real table, to which the recorded clients have written
+// already. A second replay changes nothing more. load reads an item consistently;
+// a dry run needs it.
 func Again(store table.Store, load memory.Loader) *Replay {
 	r := &Replay{groups: newGroups(), load: load}
 	r.Aggregator.Store = store
 	return r
 }
 
-// ErrNoStream says that a record does not tell which stream it is of, so that
-// it cannot be told whether it was counted.
+// ErrNoStream says that a record does not name its stream, so that nobody can tell
+// whether it was counted.
 var ErrNoStream = errors.New("record names no stream (eventSourceARN), so that what was counted before cannot be told: " +
 	"say it by --stream-arn if this is the output of get-records")
 
-// Run replays a recording to its end and reports what was done. On an error
-// the report holds what was done until then.
+// Run replays a recording to its end and reports what was done. On an error the
+// report holds what was done until then.
 func (r *Replay) Run(ctx context.Context, source Source) (*Report, error) {
 	r.report = newReport(r.DryRun)
 	if r.DryRun && r.driver == nil {
@@ -135,10 +135,9 @@ func (r *Replay) again() int {
 }
 
 // once delivers a batch once. Over a table that the recording drives, the
-// aggregator tends to what a record changed before the next one is applied, as
-// it does where it keeps up with the stream: what it makes of the table then
-// depends on the recording alone and not on where batches end. Usage is counted
-// batch by batch.
+// aggregator maintains what each record changed before the next record is applied,
+// as it does where it keeps up with the stream. So the table depends on the
+// recording alone and not on where batches end. Usage is counted batch by batch.
 func (r *Replay) once(ctx context.Context, batch []aggregator.Delivery, drive bool) error {
 	if r.driver == nil {
 		if drive {
@@ -177,16 +176,16 @@ func (r *Replay) drive(ctx context.Context, x *aggregator.Delivery) (applied boo
 	return true, watch.after(ctx, *x)
 }
 
-// dry puts a table before the aggregator, where it is to write nothing, that
-// shows what the recording did and keeps nothing.
+// dry, in a dry run, gives the aggregator a table that shows what the recording
+// did and retains no writes.
 func (r *Replay) dry() {
 	if r.DryRun {
 		r.Aggregator.Store = memory.Over(r.load)
 	}
 }
 
-// process has the aggregator do something with a batch, and do what failed of
-// it again from the first failed record on, as Lambda does.
+// process has the aggregator do something with a batch. It repeats what failed,
+// from the first failed record on, as Lambda does.
 func (r *Replay) process(ctx context.Context, batch []aggregator.Delivery, do step) error {
 	wait := r.Backoff
 	for attempt := 1; ; attempt++ {

@@ -1,20 +1,18 @@
 package replay
 
 import (
-	"cmp"
 	"encoding/json"
 	"io"
 	"maps"
 	"slices"
 
 	"github.com/shardquota/shardquota/aggregator"
-	"github.com/shardquota/shardquota/events"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
 
-// Report says what a whole replay did: what its batches reported, added up. It
-// holds entity ids; rendering it hides them unless asked not to.
+// Report is the sum of what the batches of a replay reported. It holds entity ids;
+// rendering hides them unless asked not to.
 type Report struct {
 	Dry        bool // nothing was written
 	Records    int
@@ -45,7 +43,8 @@ type LedgerRow struct {
 	quota.Row
 }
 
-// SpreadRow is how a limit that says a division is divided at the end of a replay.
+// SpreadRow says how a limit with a division of its own is divided at the end of a
+// replay.
 type SpreadRow struct {
 	Group table.Group
 	quota.DivisionSummary
@@ -92,22 +91,12 @@ func (r *Report) NotConserved() int {
 	return count
 }
 
-// Sound reports whether no record was rejected and every ledger is conserved.
-func (r *Report) Sound() bool { return len(r.Rejected) == 0 && r.NotConserved() == 0 }
-
-// usageKeys are the keys of the usage that was added to, in order.
+// usageKeys returns the keys of the usage that was added to, in order.
 func (r *Report) usageKeys() []table.UsageKey {
-	return slices.SortedFunc(maps.Keys(r.Usage), func(a, b table.UsageKey) int {
-		return cmp.Or(a.Group.Compare(b.Group), cmp.Compare(span(a.Window), span(b.Window)), cmp.Compare(a.Start, b.Start))
-	})
+	return slices.SortedFunc(maps.Keys(r.Usage), aggregator.CompareUsage)
 }
 
-// span orders windows by their length.
-func span(window string) int {
-	return slices.Index([]string{string(events.Hourly), string(events.Daily), string(events.Monthly)}, window)
-}
-
-// Naming renders the entity of a group: its id, or what stands in for it.
+// Naming renders the entity of a group: its id, or a name in place of it.
 type Naming func(table.Group) string
 
 // The report as JSON. Amounts are in millitokens, but usage counters are
@@ -177,13 +166,7 @@ type (
 	}
 	jsonLedgerRow struct {
 		jsonGroup
-		Limit     string `json:"limit"`
-		Capacity  int64  `json:"capacity"`
-		Held      int64  `json:"held"`
-		Granted   int64  `json:"granted"`
-		Grantable int64  `json:"grantable"`
-		TopUp     int64  `json:"topup"` // what an operator added on top of the capacity
-		Conserved bool   `json:"conserved"`
+		quota.Row
 	}
 	jsonDivision struct {
 		jsonGroup
@@ -219,7 +202,7 @@ func (r *Report) WriteJSON(w io.Writer, name Naming) error {
 			return jsonDecline{groupOf(x.Key.Group, name), x.Key.Shard, x.Reason}
 		}),
 		Ledger: each(r.Ledger, func(x LedgerRow) jsonLedgerRow {
-			return jsonLedgerRow{groupOf(x.Group, name), x.Limit, x.Capacity, x.Held, x.Granted, x.Grantable, x.TopUp, x.Conserved}
+			return jsonLedgerRow{groupOf(x.Group, name), x.Row}
 		}),
 		Divisions: each(r.Divisions, func(x SpreadRow) jsonDivision {
 			return jsonDivision{groupOf(x.Group, name), x.Limit, x.Division.String(), x.Ignored, x.Shards, x.Capacity, x.Most, x.Held}
@@ -255,8 +238,8 @@ func jsonFund(x quota.Funding) jsonFunding {
 	return f
 }
 
-// each maps a list, an empty one to an empty one: JSON then has [] and not
-// null.
+// each maps a list. An empty list becomes an empty one, so that JSON has [] and
+// not null.
 func each[A, B any](list []A, f func(A) B) []B {
 	out := make([]B, 0, len(list))
 	for _, x := range list {

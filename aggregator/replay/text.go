@@ -12,9 +12,8 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// WriteText writes the report to be read: what was consumed, what was written
-// and why, then a line for each doubling, raise, creation and decline, and
-// last the ledger.
+// WriteText writes the report for people: what was consumed, what was written and
+// why, a line for each doubling, raise, creation and decline, and last the ledger.
 func (r *Report) WriteText(w io.Writer, name Naming) error {
 	t := &text{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0), name}
 	t.line("%s in %s", records(r.Records), count(r.Batches, "batch", "batches"))
@@ -33,8 +32,8 @@ type text struct {
 	name Naming
 }
 
-// line writes a line. What a recording may have put into it, which is all text
-// but the format, neither breaks the columns nor moves a terminal.
+// line writes a line. All its text but the format may come from a recording: it
+// can neither break the columns nor control a terminal.
 func (t *text) line(format string, args ...any) {
 	for i, arg := range args {
 		switch arg.(type) {
@@ -97,7 +96,7 @@ var passReasons = []struct {
 	{quota.Rolled, "because a session window had opened"},
 }
 
-// heading is over what was written, or would have been.
+// heading is the title of what was written, or would have been.
 func (r *Report) heading() string {
 	if r.Dry {
 		return "Would be written"
@@ -169,7 +168,7 @@ func (t *text) ledger(r *Report) {
 	}
 }
 
-// divisions says how limits are divided that are not simply divided.
+// divisions lists the limits with a division of their own.
 func (t *text) divisions(r *Report) {
 	if len(r.Divisions) == 0 {
 		return

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/events"
+	"github.com/shardquota/shardquota/events/memstream"
 	"github.com/shardquota/shardquota/limiter"
 	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
@@ -131,50 +131,14 @@ func TestRedactorKeepsWhatIsRead(t *testing.T) {
 	}
 }
 
-// recordings of what a limiter writes to a table in memory.
-type written struct {
-	*testing.T
-	now     time.Time
-	records []events.Record
-}
-
-func (w *written) write(old, new table.Item) {
-	record := events.Record{
-		EventName: events.Modify, Stream: "s", Sequence: strconv.Itoa(len(w.records) + 1), Time: w.now.UnixMilli(),
-	}
-	switch {
-	case old == nil:
-		record.EventName = events.Insert
-	case new == nil:
-		record.EventName = events.Remove
-	}
-	text := func(item table.Item) json.RawMessage {
-		if item == nil {
-			return nil
-		}
-		text, err := table.FormatItem(item)
-		if err != nil {
-			w.Error(err)
-		}
-		return text
-	}
-	item := new
-	if item == nil {
-		item = old
-	}
-	pk, sk := item.Key()
-	record.Keys = text(table.Item{table.AttrPK: table.S(pk), table.AttrSK: table.S(sk)})
-	record.Old, record.New = text(old), text(new)
-	w.records = append(w.records, record)
-}
-
 // divided is a recording of uses of limits that are replicated, gathered and
 // scheduled, declared by levels, over a doubling; and the items of the levels.
 func divided(t *testing.T) ([]events.Record, *memory.Store) {
 	t.Helper()
-	store, w := memory.New(), &written{T: t, now: time.Date(2026, 11, 30, 10, 0, 0, 0, time.UTC)}
-	store.Watch(w.write)
-	declared, err := limits.Open(t.Context(), store.Client(), limits.NamespaceID("ns1"), limits.Clock(func() time.Time { return w.now }))
+	now := time.Date(2026, 11, 30, 10, 0, 0, 0, time.UTC)
+	store, stream := memory.New(), &memstream.Stream{Label: "s", Now: func() int64 { return now.UnixMilli() }}
+	store.Watch(stream.Write)
+	declared, err := limits.Open(t.Context(), store.Client(), limits.NamespaceID("ns1"), limits.Clock(func() time.Time { return now }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,9 +167,9 @@ func divided(t *testing.T) ([]events.Record, *memory.Store) {
 		if _, err := l.Acquire(t.Context(), secretID+"acme", "gpt-4", limiter.Amounts{"burst": 1, "tokens": amount, "session": 2}); err != nil {
 			t.Fatal(err)
 		}
-		w.now = w.now.Add(200 * time.Millisecond)
+		now = now.Add(200 * time.Millisecond)
 	}
-	return w.records, store
+	return stream.Take(), store
 }
 
 // A redacted recording replays with its divisions, to the same figures.

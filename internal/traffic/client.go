@@ -15,8 +15,8 @@ type Client struct {
 	Rules   Rules
 }
 
-// Rules are where a client can be told to break them. The zero value keeps to
-// all.
+// Rules are the rules that a client can be made to break. The zero value keeps
+// them all.
 type Rules struct {
 	Uncapped bool // a refund may lift a balance above its ceiling
 	Backward bool // a pass takes the client's time, also where that is before the last pass
@@ -24,9 +24,9 @@ type Rules struct {
 
 var background = context.Background()
 
-// Spend takes an amount of a limit off a shard that it drew, and says whether
-// it could. It looks at the clock only where the bucket must not be used
-// without, or has too little.
+// Spend takes an amount of a limit off a shard, and reports whether it could. It
+// refreshes the bucket first where the bucket must not be used without, or holds
+// too little.
 func (c Client) Spend(key table.Key, limit string, amount int64) bool {
 	b := c.Table.At(key)
 	if b == nil {
@@ -49,8 +49,8 @@ func (c Client) Spend(key table.Key, limit string, amount int64) bool {
 	return true
 }
 
-// Refund gives back what was spent of a shard, and returns how much of it is
-// lost, since a balance may not be lifted above its ceiling.
+// Refund gives back what was spent of a shard. It returns how much is lost, since
+// a balance may not exceed its ceiling.
 func (c Client) Refund(key table.Key, limit string, amount int64) (lost int64) {
 	b := c.Table.At(key)
 	l := b.Limit(limit)
@@ -68,7 +68,7 @@ func (c Client) Refund(key table.Key, limit string, amount int64) (lost int64) {
 	return amount - given
 }
 
-// write stores what a client spent or gave back, a write of the meter's.
+// write stores what a client spent or gave back, and charges the write meter.
 func (c Client) write(b *table.Bucket) {
 	meter := b.Limit(quota.WriteMeter)
 	meter.Balance -= 1000
@@ -101,8 +101,8 @@ func (c Client) Refresh(key table.Key) {
 	}
 }
 
-// Plan is the pass of a bucket as a client sees it, nil for none. Like the
-// aggregator's it always moves the bucket's time.
+// Plan returns the pass that a client would write of a bucket, nil for none. Like
+// the aggregator's it always moves the bucket's time.
 func (c Client) Plan(b *table.Bucket) *quota.Pass {
 	if c.opens(b) {
 		return nil
@@ -128,7 +128,7 @@ func materialise(b *table.Bucket, now int64) *quota.Pass {
 	return pass
 }
 
-// backward moves the time of a bucket's last pass back, as no client may.
+// backward moves the time of a bucket's last pass back, which no client may do.
 func (t *Table) backward(b *table.Bucket, now int64) *quota.Pass {
 	b.Item[table.AttrRefilledAt] = number(now)
 	t.Put(b.Item)
@@ -147,7 +147,7 @@ func (c Client) opens(b *table.Bucket) bool {
 	return false
 }
 
-// open starts a window on a shard and tells the others, where their own has
+// open opens a window on a shard and propagates it to the others whose own has
 // ended. It is a pass of the whole item.
 func (c Client) open(b *table.Bucket) {
 	for i := range b.Limits {
@@ -160,14 +160,14 @@ func (c Client) open(b *table.Bucket) {
 	c.Table.Put(b.Item)
 	for shard := range quota.MaxShards {
 		if sibling := c.Table.At(b.Key.At(shard)); sibling != nil && shard != b.Shard {
-			c.tell(sibling)
+			c.propagate(sibling)
 		}
 	}
 }
 
-// tell propagates the start of a window, now, and no tokens.
-func (c Client) tell(b *table.Bucket) {
-	told := false
+// propagate stores the start of a window, now, and moves no tokens.
+func (c Client) propagate(b *table.Bucket) {
+	propagated := false
 	for i := range b.Limits {
 		l := &b.Limits[i]
 		if l.Kind() != quota.Session || l.Window.Start != nil && *l.Window.Start+l.Window.Length > c.Now ||
@@ -175,17 +175,17 @@ func (c Client) tell(b *table.Bucket) {
 			continue
 		}
 		l.Window.Start, l.Window.ConsumedAtOpen = new(c.Now), new(l.Consumed)
-		told = true
+		propagated = true
 	}
-	if told {
+	if propagated {
 		b.ValidUntil = new(int64(0))
 		b.Fill()
 		c.Table.Put(b.Item)
 	}
 }
 
-// Create makes a shard that the client drew, if it is not there. Where a donor
-// changes twice it grants nothing this time.
+// Create makes a shard that the client drew, unless it exists. Where a donor
+// changes twice, the shard gets nothing off it.
 func (c Client) Create(key table.Key) {
 	for attempt := range 3 {
 		zero := c.Table.At(key.At(0))
@@ -221,8 +221,8 @@ func (c Client) try(key table.Key, count int, last bool) table.CreationOutcome {
 	return outcome
 }
 
-// Double doubles a group's shard count, up to a limit. The siblings are told by
-// whoever creates a shard next.
+// Double doubles a group's shard count, up to a limit. The next creation raises
+// the siblings.
 func (c Client) Double(group table.Group, limit int) {
 	zero := c.Table.At(group.At(0))
 	if zero.ShardCount >= limit {

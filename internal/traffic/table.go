@@ -1,55 +1,77 @@
-// Package traffic makes clients of a table in memory that keep to the rules,
-// and the stream of all that is written to it. Tests drive the aggregator with
-// it. Time is the caller's: the table has the true one, each client a clock of
-// its own.
+// Package traffic makes clients of a table in memory that keep the rules, and the
+// stream of all their writes. Tests drive the aggregator with it. The caller sets
+// the time: the table has the true one, each client a clock of its own.
 package traffic
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/shardquota/shardquota/events"
+	"github.com/shardquota/shardquota/events/memstream"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/memory"
 )
 
-// Label is the label of the table's first stream.
-const Label = "2026-11-30T00:00:00.000"
-
-// Table is a table in memory with a stream. As a table.Store it is used by
-// clients and by the aggregator alike.
+// Table is a table in memory with a stream. Clients and the aggregator use it as a
+// table.Store.
 type Table struct {
-	table.Store // by whom requests are done: the memory, or a variant of it
+	table.Store // does the requests: the memory, or a variant of it
 	Memory      *memory.Store
 	Now         int64           // the true time, epoch ms
-	Label       string          // of the stream
 	Records     []events.Record // all there are so far, in the order of their writes
 
-	// Watch is told of every write to a bucket, and changes neither; may be nil.
+	// Watch is called with every write to a bucket; may be nil. It must change
+	// neither image, and use no method of the table but At and Shards.
 	Watch func(old, new *table.Bucket)
 
-	seen map[table.Key]*table.Bucket // as last written; never changed
-	text map[table.Key]json.RawMessage
-	size int // records ever written
+	stream memstream.Stream
+	seen   map[table.Key]*table.Bucket // as last written; never changed
 }
 
 // NewTable returns an empty table.
 func NewTable(now int64) *Table {
 	store := memory.New()
-	return &Table{
-		Store: store, Memory: store, Now: now, Label: Label,
-		seen: map[table.Key]*table.Bucket{}, text: map[table.Key]json.RawMessage{},
+	t := &Table{Store: store, Memory: store, Now: now, seen: map[table.Key]*table.Bucket{}}
+	t.stream.Label, t.stream.Buckets = "2026-11-30T00:00:00.000", true
+	t.stream.Now = func() int64 { return t.Now - t.Now%1000 } // in whole seconds, as DynamoDB has it
+	store.Watch(t.written)
+	return t
+}
+
+// written observes a write to the memory.
+func (t *Table) written(old, new table.Item) {
+	t.stream.Write(old, new)
+	records := t.stream.Take()
+	if t.Records = append(t.Records, records...); len(records) == 0 || new == nil {
+		return
+	}
+	b := decode(new)
+	before := t.seen[b.Key]
+	t.seen[b.Key] = b
+	if t.Watch != nil {
+		t.Watch(before, b)
 	}
 }
 
-// At is a shard's bucket, for the caller to change; nil where there is none.
+// Limited returns the table for a limiter.Limiter. The methods of a table.Store go
+// to Store, the others to the memory.
+func (t *Table) Limited() table.Client { return limited{t.Store, client{t.Memory.Client()}} }
+
+// limited has the methods of its Store where the client has them too, since those
+// of client lie deeper.
+type limited struct {
+	table.Store
+	client
+}
+
+type client struct{ table.Client }
+
+// At returns a copy of a shard's bucket, nil where there is none.
 func (t *Table) At(key table.Key) *table.Bucket {
 	seen := t.seen[key]
 	if seen == nil {
@@ -60,7 +82,7 @@ func (t *Table) At(key table.Key) *table.Bucket {
 	return &b
 }
 
-// Shards are a group's buckets, for the caller to change, by ascending shard.
+// Shards returns copies of a group's buckets, by ascending shard.
 func (t *Table) Shards(group table.Group) []*table.Bucket {
 	var shards []*table.Bucket
 	for shard := range quota.MaxShards {
@@ -80,100 +102,7 @@ func decode(item table.Item) *table.Bucket {
 }
 
 // Put writes an item as it is.
-func (t *Table) Put(item table.Item) {
-	t.Memory.Put(item)
-	t.observe(decode(item).Key)
-}
-
-// observe puts what changed of some buckets on the stream.
-func (t *Table) observe(keys ...table.Key) {
-	for _, key := range keys {
-		item, old := t.Memory.Get(key.PK(), table.StateSK), t.seen[key]
-		if item == nil || old != nil && maps.EqualFunc(item, old.Item, equal) {
-			continue
-		}
-		t.record(key, item)
-		t.seen[key] = decode(item)
-		if t.Watch != nil {
-			t.Watch(old, t.seen[key])
-		}
-	}
-}
-
-func equal(a, b types.AttributeValue) bool {
-	switch x := a.(type) {
-	case *types.AttributeValueMemberN:
-		y, ok := b.(*types.AttributeValueMemberN)
-		return ok && x.Value == y.Value
-	case *types.AttributeValueMemberS:
-		y, ok := b.(*types.AttributeValueMemberS)
-		return ok && x.Value == y.Value
-	}
-	return a == b
-}
-
-func (t *Table) record(key table.Key, item table.Item) {
-	t.size++
-	record := events.Record{
-		Position: events.Position{Index: t.size}, EventName: events.Insert, Stream: t.Label,
-		Sequence: strconv.Itoa(t.size), Time: t.Now - t.Now%1000, // as the stream has it
-		Keys: format(table.Item{table.AttrPK: table.S(key.PK()), table.AttrSK: table.S(table.StateSK)}),
-		Old:  t.text[key], New: format(item),
-	}
-	if record.Old != nil {
-		record.EventName = events.Modify
-	}
-	t.text[key] = record.New
-	t.Records = append(t.Records, record)
-}
-
-func format(item table.Item) json.RawMessage {
-	text, err := table.FormatItem(item)
-	if err != nil {
-		panic(err)
-	}
-	return text
-}
-
-// Pass implements table.Store.
-func (t *Table) Pass(ctx context.Context, b *table.Bucket, pass *quota.Pass) (table.PassResult, error) {
-	defer t.observe(b.Key)
-	return t.Store.Pass(ctx, b, pass)
-}
-
-// Double implements table.Store.
-func (t *Table) Double(ctx context.Context, group table.Group, from int) (table.DoubleResult, error) {
-	defer t.observe(group.At(0))
-	return t.Store.Double(ctx, group, from)
-}
-
-// Freeze implements table.Store.
-func (t *Table) Freeze(ctx context.Context, key table.Key, freezes []quota.Freeze) error {
-	defer t.observe(key)
-	return t.Store.Freeze(ctx, key, freezes)
-}
-
-// RaiseAndRead implements table.Store.
-func (t *Table) RaiseAndRead(ctx context.Context, group table.Group, count int, now int64) ([]table.Sibling, error) {
-	defer func() {
-		for shard := range count {
-			t.observe(group.At(shard))
-		}
-	}()
-	return t.Store.RaiseAndRead(ctx, group, count, now)
-}
-
-// Create implements table.Store.
-func (t *Table) Create(ctx context.Context, c table.Creation) (table.CreationOutcome, error) {
-	// The sides of a transaction are on the stream in any order.
-	defer func() {
-		for _, donor := range c.Donors() {
-			t.observe(c.Bucket.Key.At(donor.Shard))
-		}
-		t.observe(c.Bucket.Key)
-	}()
-	return t.Store.Create(ctx, c)
-}
+func (t *Table) Put(item table.Item) { t.Memory.Put(item) }
 
 // Limit is a limit of a new bucket, full.
 type Limit struct {
@@ -186,8 +115,8 @@ type Limit struct {
 	Division quota.Division
 }
 
-// PutFirst puts shard 0 of a group, at count 1 and full. Its write meter has a
-// capacity per second of so many writes.
+// PutFirst puts shard 0 of a group, at count 1 and full. writes is the capacity of
+// its write meter per second.
 func (t *Table) PutFirst(group table.Group, writes int64, limits ...Limit) {
 	item := table.Item{table.AttrPK: table.S(group.At(0).PK()), table.AttrSK: table.S(table.StateSK)}
 	set := func(name string, value int64) { item[name] = table.N(strconv.FormatInt(value, 10)) }
@@ -218,12 +147,12 @@ func (t *Table) PutFirst(group table.Group, writes int64, limits ...Limit) {
 	t.Put(item)
 }
 
-// Restream makes a new stream of the table, numbered from 1, as where streaming
-// is turned off and on.
-func (t *Table) Restream(label string) { t.Label, t.size = label, 0 }
+// Restream makes a new stream of the table, numbered from 1, as where an operator
+// turns streaming off and on.
+func (t *Table) Restream(label string) { t.stream.Restart(label) }
 
-// Change is what an operator does: a limit's new terms on every shard, which
-// its clients are to look at before they spend again.
+// Change acts as an operator: it changes a limit's terms on every shard, and makes
+// clients look at them before they spend again.
 func (t *Table) Change(group table.Group, limit string, capacity, refill int64) {
 	for _, b := range t.Shards(group) {
 		b.Item[table.Attr(limit, table.FieldCapacity)] = number(capacity)
@@ -235,7 +164,7 @@ func (t *Table) Change(group table.Group, limit string, capacity, refill int64) 
 
 func number(n int64) types.AttributeValue { return table.N(strconv.FormatInt(n, 10)) }
 
-// TopUp is what an operator does: more of a quota this period, on one shard.
+// TopUp acts as an operator: it adds to a quota for this period, on one shard.
 func (t *Table) TopUp(key table.Key, limit string, amount int64) {
 	b := t.At(key)
 	l := b.Limit(limit)
@@ -245,5 +174,5 @@ func (t *Table) TopUp(key table.Key, limit string, amount int64) {
 	t.Put(b.Item)
 }
 
-// String says how far the table is, for a test that fails.
-func (t *Table) String() string { return fmt.Sprintf("%d records at %d", t.size, t.Now) }
+// String says how far the table is, for a failing test.
+func (t *Table) String() string { return fmt.Sprintf("%d records at %d", t.stream.Written(), t.Now) }

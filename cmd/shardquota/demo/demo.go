@@ -16,6 +16,7 @@ import (
 
 	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/events"
+	"github.com/shardquota/shardquota/events/memstream"
 	"github.com/shardquota/shardquota/limiter"
 	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
@@ -63,7 +64,7 @@ type Demo struct {
 	config  Config
 	store   *memory.Store
 	limiter *limiter.Limiter
-	stream  *stream
+	stream  memstream.Stream
 	agg     *aggregator.Aggregator
 	started time.Time
 	group   table.Group
@@ -87,7 +88,9 @@ func New(ctx context.Context, config Config) (*Demo, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Demo{config: config, store: store, limiter: limiter.New(declared, limiter.ShardAttempts(drawn)), stream: &stream{}}
+	d := &Demo{config: config, store: store, limiter: limiter.New(declared, limiter.ShardAttempts(drawn))}
+	d.stream.Label, d.stream.Buckets = "demo", true
+	d.stream.Now = func() int64 { return time.Now().UnixMilli() }
 	d.agg = &aggregator.Aggregator{Store: store, Windows: []events.Window{events.Hourly}}
 	d.group = table.Group{Namespace: namespace, Entity: entity, Resource: resource}
 	store.Watch(d.written)
@@ -96,7 +99,7 @@ func New(ctx context.Context, config Config) (*Demo, error) {
 
 // written is told of every write of the table.
 func (d *Demo) written(old, new table.Item) {
-	d.stream.write(old, new)
+	d.stream.Write(old, new)
 	key := d.group.At(0)
 	if pk, sk := new.Key(); pk != key.PK() || sk != table.StateSK {
 		return
@@ -217,11 +220,7 @@ func (d *Demo) process(ctx context.Context, finished <-chan struct{}) error {
 			done = true
 		case <-tick.C:
 		}
-		records, err := d.stream.next()
-		if err != nil {
-			return err
-		}
-		d.apply(ctx, records)
+		d.apply(ctx, d.stream.Take())
 	}
 	return ctx.Err()
 }
@@ -285,7 +284,7 @@ func (d *Demo) frame() (Frame, error) {
 	processed := d.processed
 	d.news = nil
 	d.mu.Unlock()
-	f.Elapsed, f.Now, f.Pending = time.Since(d.started), time.Now().UnixMilli(), d.stream.length()-processed
+	f.Elapsed, f.Now, f.Pending = time.Since(d.started), time.Now().UnixMilli(), d.stream.Written()-processed
 	f.Admitted, f.Rejected = d.admitted.Load(), d.rejected.Load()
 	f.Asked = max(int64(d.asked(f.Elapsed)), f.Admitted+f.Rejected)
 	var buckets []*quota.Bucket

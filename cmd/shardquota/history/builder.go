@@ -9,7 +9,7 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// What a Builder keeps unless asked otherwise.
+// The defaults of a Builder, and what it retains at most.
 const (
 	defaultSlots  = 240
 	defaultStep   = 1000 // the streams' own clock
@@ -17,8 +17,8 @@ const (
 	maxEvents     = 200 // of each kind in each group
 )
 
-// Builder gathers histories. It is not safe for concurrent use. The zero value
-// is ready; its limits are to be set before the first Observe.
+// Builder collects histories. It is not safe for concurrent use. The zero value is
+// ready; set its limits before the first Observe.
 type Builder struct {
 	Slots  int   // at most this many to a group, at least 2; 0 means 240
 	Step   int64 // the shortest slot, milliseconds; 0 means a second
@@ -28,9 +28,9 @@ type Builder struct {
 	Skipped int // writes of groups beyond the bound
 }
 
-// Observe takes in one write at a time (epoch ms): the bucket before and after
-// it, nil where there was or is none. Writes of one bucket come in order, those
-// of others may come a little earlier or later. It keeps neither image.
+// Observe takes one write at a time (epoch ms): the bucket before and after it,
+// nil where there was or is none. Writes of one bucket come in order; writes of
+// others may come a little earlier or later. Observe retains neither image.
 func (b *Builder) Observe(at int64, before, after *table.Image) {
 	is := cmp.Or(after, before)
 	if is == nil {
@@ -55,13 +55,13 @@ func (b *Builder) tracker(group table.Group, at int64) *tracker {
 	clock := newClock(at, cmp.Or(b.Step, defaultStep), cmp.Or(b.Slots, defaultSlots))
 	t := &tracker{
 		group: group, clock: clock, passes: clock.track(true),
-		last: map[int]*quota.Bucket{}, limits: map[string]*limitTracks{}, kept: map[Kind]int{},
+		last: map[int]*quota.Bucket{}, limits: map[string]*limitTracks{}, byKind: map[Kind]int{},
 	}
 	b.groups[group] = t
 	return t
 }
 
-// Histories returns what was gathered so far, by group.
+// Histories returns what was collected so far, by group.
 func (b *Builder) Histories() []*Group {
 	groups := slices.SortedFunc(maps.Keys(b.groups), table.Group.Compare)
 	histories := make([]*Group, len(groups))
@@ -82,7 +82,7 @@ type tracker struct {
 	limits  map[string]*limitTracks
 	passes  *track
 	events  []Event
-	kept    map[Kind]int
+	byKind  map[Kind]int
 	dropped int
 }
 
@@ -124,19 +124,18 @@ func bucketOf(b *table.Image) *quota.Bucket {
 	return &b.Bucket
 }
 
-// alone is a bucket without the item that it was read off, which may be as large
-// as an item gets.
+// alone copies a bucket without its item, which may be as large as an item gets.
 func alone(b quota.Bucket) *quota.Bucket {
 	b.Limits = slices.Clone(b.Limits)
 	return &b
 }
 
 func (t *tracker) keep(event Event) {
-	if t.kept[event.Kind] >= maxEvents {
+	if t.byKind[event.Kind] >= maxEvents {
 		t.dropped++
 		return
 	}
-	t.kept[event.Kind]++
+	t.byKind[event.Kind]++
 	t.events = append(t.events, event)
 }
 
@@ -164,7 +163,7 @@ func (t *tracker) sample(slot int, at int64, before, after *quota.Bucket) {
 	}
 }
 
-// consumed is what a write consumed of a limit, net of refunds, millitokens.
+// consumed returns what a write consumed of a limit, net of refunds, millitokens.
 func consumed(before *quota.Bucket, limit *quota.Limit) int64 {
 	if before == nil {
 		return limit.Consumed
@@ -175,8 +174,8 @@ func consumed(before *quota.Bucket, limit *quota.Limit) int64 {
 	return 0
 }
 
-// level is a limit's balance at a time. Only the write meter is dripped: what
-// is stored of it says little between passes.
+// level returns a limit's balance at a time. Only the write meter is dripped: its
+// stored balance says little between passes.
 func level(b *quota.Bucket, limit *quota.Limit, at int64) int64 {
 	if limit.Kind() != quota.Meter {
 		return limit.Balance
@@ -184,8 +183,8 @@ func level(b *quota.Bucket, limit *quota.Limit, at int64) int64 {
 	return MeterLevel(b, at)
 }
 
-// MeterLevel is the balance of a bucket's write meter, dripped to a time (epoch
-// ms), in millitokens; 0 where it has none.
+// MeterLevel returns the balance of a bucket's write meter, dripped to a time
+// (epoch ms), in millitokens. It is 0 where there is none.
 func MeterLevel(b *quota.Bucket, at int64) int64 {
 	meter := b.Limit(quota.WriteMeter)
 	if meter == nil {

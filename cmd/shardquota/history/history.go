@@ -1,7 +1,6 @@
-// Package history tells what became of buckets over time, from their images
-// before and after each write: balances on a grid of time, and what happened
-// between them. It is fed one write after another and keeps a bounded amount,
-// however many there are.
+// Package history follows buckets over time, by their images before and after each
+// write: balances on a grid of time, and the events between them. It takes one
+// write after another and remembers a bounded amount, however many there are.
 package history
 
 import (
@@ -11,8 +10,8 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// None is the value of a series where nothing is known: before a shard was
-// first seen, and after it was removed.
+// None is the value of a series where nothing is known: before a shard was first
+// seen, and after it was removed.
 const None = math.MinInt64
 
 // Kind is what an event is.
@@ -21,7 +20,7 @@ type Kind string
 // The kinds of event.
 const (
 	Doubled  Kind = "doubled"  // shard 0's count rose
-	Raised   Kind = "raised"   // another shard was told a higher count
+	Raised   Kind = "raised"   // another shard's count rose
 	Created  Kind = "created"  // a shard appeared
 	Moved    Kind = "moved"    // a quota's allowance left a shard for a sibling
 	Reset    Kind = "reset"    // a quota was restored at an edge of the calendar
@@ -51,10 +50,10 @@ type Grid struct {
 	Slots int
 }
 
-// At is when a slot begins, epoch ms.
+// At returns when a slot begins, epoch ms.
 func (g Grid) At(slot int) int64 { return g.Start + int64(slot)*g.Step }
 
-// End is when the last slot ends, epoch ms.
+// End returns when the last slot ends, epoch ms.
 func (g Grid) End() int64 { return g.At(g.Slots) }
 
 // Group is the history of one entity's use of one resource.
@@ -94,7 +93,7 @@ func (g *Group) Limit(name string) *Limit {
 	return nil
 }
 
-// Count is how many events there are of a kind.
+// Count returns how many events there are of a kind.
 func (g *Group) Count(kind Kind) int {
 	n := 0
 	for _, e := range g.Events {

@@ -62,7 +62,8 @@ func newWorld(ctx context.Context, option Option, workload Workload, seed uint64
 	}
 	w.pick = w.random.IntN
 	w.stream.seen = map[table.Key]*table.Image{}
-	w.metered.Watch(func(old, new table.Item) { w.stream.write(old, new, w.now) })
+	w.stream.Label, w.stream.Buckets, w.stream.Now = "simulation", true, func() int64 { return w.now }
+	w.metered.Watch(w.stream.write)
 	w.table = &variant{Client: w.metered, option: &w.option, most: option.most(&workload), meter: workload.Meter, asked: w.busy}
 	w.aggregator = &aggregator.Aggregator{Store: w.table, Concurrency: 1}
 	for range programs {
@@ -213,7 +214,7 @@ func (w *world) buckets() []*table.Bucket {
 
 // deliver hands to the aggregator what was written up to an instant.
 func (w *world) deliver(ctx context.Context, written int64) error {
-	batch := w.stream.take(written)
+	batch := w.stream.until(written)
 	if len(batch) == 0 {
 		return w.stream.err
 	}

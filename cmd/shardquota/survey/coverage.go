@@ -7,32 +7,28 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/shardquota/shardquota/events"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
 
 // Quota is the coverage and the ledger of one quota in the current period.
 type Quota struct {
-	Limit     string  `json:"limit"`
-	Slots     []Slot  `json:"slots"`
-	Grants    []Grant `json:"grants"` // by shard
-	Capacity  int64   `json:"capacity"`
-	Held      int64   `json:"held"`
-	Granted   int64   `json:"granted"`
-	Grantable int64   `json:"grantable"`
-	TopUp     int64   `json:"topup"`
-	Conserved bool    `json:"conserved"`
-	Broken    string  `json:"broken,omitempty"` // why no ledger can be drawn up
+	quota.Row
+	Slots  []Slot  `json:"slots"`
+	Grants []Grant `json:"grants"`           // by shard
+	Broken string  `json:"broken,omitempty"` // why no ledger can be drawn up
 }
 
-// Slot is who covers one slot.
+// Slot says which shards cover one slot.
 type Slot struct {
 	Slot    int   `json:"slot"`
 	Covers  []int `json:"covers"`  // the shard whose grant fits closest; none where nobody was granted the slot; more than one overlap
 	Beneath []int `json:"beneath"` // shards with wider grants that the slot was moved off
 }
 
-// Overlaps reports whether two shards were granted the slot as closely.
+// Overlaps reports whether two shards have grants of the slot that fit equally
+// close.
 func (s Slot) Overlaps() bool { return len(s.Covers) > 1 }
 
 // Grant is what one shard was granted.
@@ -49,16 +45,14 @@ func isQuota(b *quota.Bucket, name string) bool {
 	return limit != nil && limit.IsQuota()
 }
 
-// cover draws up who covers what of a quota, and its ledger.
+// cover computes which shards cover which slots of a quota, and its ledger.
 func (s *Survey) cover(name string, buckets []*quota.Bucket) Quota {
-	q := Quota{Limit: name, Slots: []Slot{}, Grants: []Grant{}}
 	row, err := quota.Audit(name, buckets, s.Now)
+	q := Quota{Row: row, Slots: []Slot{}, Grants: []Grant{}}
 	if err != nil {
-		q.Broken = err.Error()
+		q.Limit, q.Broken = name, err.Error()
 		return q
 	}
-	q.Capacity, q.Held, q.Granted, q.Grantable, q.TopUp = row.Capacity, row.Held, row.Granted, row.Grantable, row.TopUp
-	q.Conserved = row.Conserved
 	slots := s.Count
 	for _, b := range buckets {
 		if isQuota(b, name) {
@@ -72,8 +66,8 @@ func (s *Survey) cover(name string, buckets []*quota.Bucket) Quota {
 	return q
 }
 
-// maxSlots bounds the slots that are drawn; a count that no program of ours
-// writes may be far higher.
+// maxSlots bounds the slots that are drawn. Only another program can write a count
+// far above it.
 const maxSlots = 2 * quota.MaxShards
 
 func grant(b *quota.Bucket, limit *quota.Limit, now int64) Grant {
@@ -84,8 +78,8 @@ func grant(b *quota.Bucket, limit *quota.Limit, now int64) Grant {
 	}
 }
 
-// slot finds the current grants that cover a slot: the one with the largest
-// count has it, as the rule for donors says; what is wider lies beneath.
+// slot finds the current grants that cover a slot. The one with the largest count
+// has it, by the rule for donors; wider ones lie beneath.
 func (q *Quota) slot(index int) Slot {
 	slot := Slot{Slot: index, Covers: []int{}, Beneath: []int{}}
 	closest := 0
@@ -110,8 +104,8 @@ func (q *Quota) slot(index int) Slot {
 	return slot
 }
 
-// events returns how many writes a usage item has counted.
-func events(item table.Item) string {
+// totalEvents returns how many writes a usage item has counted, as stored.
+func totalEvents(item table.Item) string {
 	n, _ := item.Int(table.AttrTotalEvents)
 	return strconv.FormatInt(n, 10)
 }
@@ -125,13 +119,14 @@ func (s *Survey) readUsage(items []table.Item) {
 			s.fault(fmt.Sprintf("usage item %d", i+1), err)
 			continue
 		}
-		s.Usage = append(s.Usage, Usage{key.Window, key.Start, counters, events(item)})
+		s.Usage = append(s.Usage, Usage{key.Window, key.Start, counters, totalEvents(item)})
 	}
 }
 
-// NewestFirst sorts usage as a survey has it.
+// NewestFirst sorts usage by its start, the newest first, then by window, the
+// longest first.
 func NewestFirst(usage []Usage) {
 	slices.SortFunc(usage, func(a, b Usage) int {
-		return cmp.Or(strings.Compare(b.Start, a.Start), strings.Compare(b.Window, a.Window))
+		return cmp.Or(strings.Compare(b.Start, a.Start), events.Window(b.Window).Compare(events.Window(a.Window)))
 	})
 }

@@ -1,6 +1,6 @@
-// Package survey says how the buckets of one entity and resource stand at an
-// instant: shards, grants, coverage, ledgers, windows, schedules and usage. It
-// computes and does not draw.
+// Package survey describes the buckets of one entity and resource at an instant:
+// shards, grants, coverage, ledgers, windows, schedules and usage. It computes and
+// does not draw.
 package survey
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// Survey is how a group stands. Times are epoch ms and amounts millitokens.
+// Survey is the state of a group. Times are epoch ms and amounts millitokens.
 type Survey struct {
 	Now      int64   `json:"now"`
 	Count    int     `json:"count"` // shard 0's, or where it cannot be read the highest of the others
@@ -125,7 +125,7 @@ type Found struct {
 	Usage  []table.Item    // newest first
 }
 
-// Take draws up the survey of a group at now, epoch ms.
+// Take makes the survey of a group at now, epoch ms.
 func Take(found Found, now int64) *Survey {
 	s := &Survey{Now: now, Shards: []Shard{}, Quotas: []Quota{}, Limits: []Terms{}, Usage: []Usage{}, Faults: []Fault{}}
 	s.Count = count(found.Shards)
@@ -133,7 +133,7 @@ func Take(found Found, now int64) *Survey {
 		s.Shards = append(s.Shards, s.shard(index, sibling))
 	}
 	buckets := table.Buckets(found.Shards)
-	for _, name := range names(buckets) {
+	for _, name := range quota.LimitNames(buckets, metered) {
 		s.Limits = append(s.Limits, terms(name, buckets, now))
 		if slices.ContainsFunc(buckets, func(b *quota.Bucket) bool { return isQuota(b, name) }) {
 			s.Quotas = append(s.Quotas, s.cover(name, buckets))
@@ -144,8 +144,10 @@ func Take(found Found, now int64) *Survey {
 	return s
 }
 
-// Empty reports whether no bucket was found at all, not even one that cannot be
-// read.
+// metered reports whether a limit is any but the write meter.
+func metered(l *quota.Limit) bool { return l.Kind() != quota.Meter }
+
+// Empty reports whether there is no bucket at all, not even an unreadable one.
 func (s *Survey) Empty() bool {
 	return !slices.ContainsFunc(s.Shards, func(shard Shard) bool { return shard.Presence != Missing })
 }
@@ -166,8 +168,8 @@ func count(siblings []table.Sibling) int {
 	return highest
 }
 
-// shown is how many shards there are to show: those within the count, and any
-// beyond it that are there nevertheless.
+// shown returns how many shards to show: those within the count, and any beyond it
+// that exist.
 func shown(siblings []table.Sibling, count int) int {
 	n := min(count, len(siblings))
 	for index, sibling := range siblings {
@@ -211,8 +213,8 @@ func (s *Survey) shard(index int, sibling table.Sibling) Shard {
 	return shard
 }
 
-// stand is how one limit stands. Where its schedule cannot be read, its base
-// capacity stands in for the one in force.
+// stand describes one limit. Where its schedule cannot be read, the base capacity
+// replaces the one in force.
 func stand(b *quota.Bucket, limit *quota.Limit, now int64) Limit {
 	params, err := limit.Effective(now)
 	if err != nil {
@@ -253,20 +255,6 @@ func window(w quota.Window, refilled int64, current bool, now int64) *Window {
 	return seen
 }
 
-// names lists the limits on any shard but the write meter, sorted.
-func names(buckets []*quota.Bucket) []string {
-	var names []string
-	for _, b := range buckets {
-		for i := range b.Limits {
-			if name := b.Limits[i].Name; name != quota.WriteMeter {
-				names = append(names, name)
-			}
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
 var kinds = map[quota.Kind]string{
 	quota.Dripping: "dripping", quota.Calendar: "calendar", quota.Session: "session", quota.Meter: "meter",
 }
@@ -292,8 +280,8 @@ func terms(name string, buckets []*quota.Bucket, now int64) Terms {
 	return t
 }
 
-// schedule renders the entries of a schedule as cron fields and what holds while
-// they match; the first that does counts.
+// schedule renders the entries of a schedule, in order of precedence: the cron
+// fields and what holds while they match.
 func schedule(s quota.Schedule) string {
 	var entries []string
 	for _, e := range s.Entries() {
@@ -311,7 +299,7 @@ func schedule(s quota.Schedule) string {
 	return zoned(strings.Join(entries, "; "), s.Zone())
 }
 
-// zoned adds the zone that crons are in.
+// zoned adds the zone of the crons.
 func zoned(crons, zone string) string {
 	if crons == "" {
 		return ""
@@ -319,7 +307,7 @@ func zoned(crons, zone string) string {
 	return crons + " " + cmp.Or(zone, "UTC")
 }
 
-// next is the first boundary of one limit after now, nil where time changes
+// next returns the first boundary of one limit after now, nil where time changes
 // nothing about it.
 func next(limit *quota.Limit, now int64) *int64 {
 	alone := &quota.Bucket{ShardCount: 1, Limits: []quota.Limit{*limit}}
@@ -329,7 +317,7 @@ func next(limit *quota.Limit, now int64) *int64 {
 	return nil
 }
 
-// boundary is the first of all limits' boundaries.
+// boundary sets the first of all limits' boundaries.
 func (s *Survey) boundary() {
 	for _, t := range s.Limits {
 		if t.Next != nil && (s.Boundary == nil || *t.Next < *s.Boundary) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/shardquota/shardquota/cmd/shardquota/survey"
+	"github.com/shardquota/shardquota/events"
 )
 
 // limit draws one limit: its terms, every shard's balance, and of a quota who
@@ -226,13 +227,8 @@ func (p *picture) usage(s *survey.Survey) {
 		p.line("  none was counted")
 		return
 	}
-	slices.SortStableFunc(rows, func(a, b []string) int { return strings.Compare(order(b[0]), order(a[0])) })
+	slices.SortStableFunc(rows, func(a, b []string) int { return events.Window(a[0]).Compare(events.Window(b[0])) })
 	p.table([]string{"window", "from", "consumed", ""}, rows)
-}
-
-// order puts the shortest window first.
-func order(window string) string {
-	return map[string]string{"hourly": "3", "daily": "2", "monthly": "1"}[window]
 }
 
 func counters(u survey.Usage) string {
