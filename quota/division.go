@@ -58,13 +58,13 @@ func (l *Limit) part(capacity int64, count int) int64 {
 // DivisionSummary describes how a limit with a division of its own is divided
 // among the shards of one (entity, resource). Amounts are in millitokens.
 type DivisionSummary struct {
-	Limit    string
-	Division Division
-	Ignored  bool // the limit is divided nevertheless: InvalidDivision
-	Shards   int
-	Capacity int64 // effective, undivided
-	Most     int64 // the most that one use can ask for
-	Held     int64 // by all shards, as stored
+	Limit    string   `json:"limit"`
+	Division Division `json:"division"`
+	Ignored  bool     `json:"ignored"` // the limit is divided nevertheless: InvalidDivision
+	Shards   int      `json:"shards"`
+	Capacity int64    `json:"capacity"` // effective, undivided
+	Most     int64    `json:"most"`     // the most that one use can ask for
+	Held     int64    `json:"held"`     // by all shards, as stored
 }
 
 // Summarize describes the division of a limit. ok is false where every shard has

@@ -221,13 +221,13 @@ func (p *Pass) pin(ceilings []int64) {
 
 // dropIdle removes the changes that would write nothing.
 func (p *Pass) dropIdle() {
-	kept := p.Changes[:0]
+	writes := p.Changes[:0]
 	for _, change := range p.Changes {
 		if change.Delta != 0 || change.Restore || change.Applied != nil || change.Max != nil {
-			kept = append(kept, change)
+			writes = append(writes, change)
 		}
 	}
-	p.Changes = kept
+	p.Changes = writes
 }
 
 // Apply does to a bucket in memory what writing the pass does to the item.

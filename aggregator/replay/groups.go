@@ -1,8 +1,8 @@
 package replay
 
 import (
-	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/shardquota/shardquota/aggregator"
@@ -30,15 +30,15 @@ func (g *groups) see(batch []aggregator.Delivery, clock aggregator.Clock) {
 	}
 }
 
-// audit reads every shard of every group. It returns a row for each quota, and one
+// audit reads every shard of every group, in order. It returns a row for each quota, and one
 // for each limit with a division of its own.
-func (g *groups) audit(ctx context.Context, store table.Store) (rows []LedgerRow, spreads []SpreadRow, err error) {
-	for group := range g.seen {
+func (g *groups) audit(ctx context.Context, store table.Store) (rows []LedgerRow, divisions []DivisionRow, err error) {
+	for _, group := range slices.SortedFunc(maps.Keys(g.seen), table.Group.Compare) {
 		shards, err := shardsOf(ctx, store, group)
 		if err != nil {
 			return nil, nil, err
 		}
-		spreads = append(spreads, spreadsOf(group, shards, g.last)...)
+		divisions = append(divisions, divisionsOf(group, shards, g.last)...)
 		for _, name := range quota.LimitNames(shards, (*quota.Limit).IsQuota) {
 			row, err := quota.Audit(name, shards, g.last)
 			if err != nil {
@@ -47,20 +47,14 @@ func (g *groups) audit(ctx context.Context, store table.Store) (rows []LedgerRow
 			rows = append(rows, LedgerRow{group, row})
 		}
 	}
-	slices.SortFunc(rows, func(a, b LedgerRow) int {
-		return cmp.Or(a.Group.Compare(b.Group), cmp.Compare(a.Row.Limit, b.Row.Limit))
-	})
-	slices.SortFunc(spreads, func(a, b SpreadRow) int {
-		return cmp.Or(a.Group.Compare(b.Group), cmp.Compare(a.DivisionSummary.Limit, b.DivisionSummary.Limit))
-	})
-	return rows, spreads, nil
+	return rows, divisions, nil
 }
 
-func spreadsOf(group table.Group, shards []*quota.Bucket, now int64) []SpreadRow {
-	var rows []SpreadRow
+func divisionsOf(group table.Group, shards []*quota.Bucket, now int64) []DivisionRow {
+	var rows []DivisionRow
 	for _, name := range quota.LimitNames(shards, func(l *quota.Limit) bool { return l.Division != quota.Divided }) {
-		if spread, ok, err := quota.Summarize(name, shards, now); ok && err == nil {
-			rows = append(rows, SpreadRow{group, spread})
+		if summary, ok, err := quota.Summarize(name, shards, now); ok && err == nil {
+			rows = append(rows, DivisionRow{group, summary})
 		}
 	}
 	return rows

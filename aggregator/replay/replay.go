@@ -113,7 +113,11 @@ func (r *Replay) next(source Source) ([]events.Record, error) {
 // deliver hands a batch to the aggregator, twice where asked to.
 func (r *Replay) deliver(ctx context.Context, records []events.Record) error {
 	batch := aggregator.Decode(records)
-	for delivery := range 1 + r.again() {
+	deliveries := 1
+	if r.Redeliver {
+		deliveries = 2
+	}
+	for delivery := range deliveries {
 		r.report.Batches++
 		if err := r.once(ctx, batch, delivery == 0); err != nil {
 			return err
@@ -125,13 +129,6 @@ func (r *Replay) deliver(ctx context.Context, records []events.Record) error {
 		r.Progress(r.report.Records)
 	}
 	return nil
-}
-
-func (r *Replay) again() int {
-	if r.Redeliver {
-		return 1
-	}
-	return 0
 }
 
 // once delivers a batch once. Over a table that the recording drives, the

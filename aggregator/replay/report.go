@@ -28,7 +28,7 @@ type Report struct {
 	Created    []aggregator.Creation
 	Declined   []aggregator.Decline
 	Ledger     []LedgerRow
-	Divisions  []SpreadRow
+	Divisions  []DivisionRow
 }
 
 // UsageTotal is what a replay added to one usage item.
@@ -43,9 +43,9 @@ type LedgerRow struct {
 	quota.Row
 }
 
-// SpreadRow says how a limit with a division of its own is divided at the end of a
+// DivisionRow says how a limit with a division of its own is divided at the end of a
 // replay.
-type SpreadRow struct {
+type DivisionRow struct {
 	Group table.Group
 	quota.DivisionSummary
 }
@@ -170,13 +170,7 @@ type (
 	}
 	jsonDivision struct {
 		jsonGroup
-		Limit    string `json:"limit"`
-		Division string `json:"division"`
-		Ignored  bool   `json:"ignored"` // it is divided nevertheless
-		Shards   int    `json:"shards"`
-		Capacity int64  `json:"capacity"`
-		Most     int64  `json:"most"` // that one use can ask for
-		Held     int64  `json:"held"`
+		quota.DivisionSummary
 	}
 )
 
@@ -204,8 +198,8 @@ func (r *Report) WriteJSON(w io.Writer, name Naming) error {
 		Ledger: each(r.Ledger, func(x LedgerRow) jsonLedgerRow {
 			return jsonLedgerRow{groupOf(x.Group, name), x.Row}
 		}),
-		Divisions: each(r.Divisions, func(x SpreadRow) jsonDivision {
-			return jsonDivision{groupOf(x.Group, name), x.Limit, x.Division.String(), x.Ignored, x.Shards, x.Capacity, x.Most, x.Held}
+		Divisions: each(r.Divisions, func(x DivisionRow) jsonDivision {
+			return jsonDivision{groupOf(x.Group, name), x.DivisionSummary}
 		}),
 	}
 	encoder := json.NewEncoder(w)

@@ -23,7 +23,7 @@ func TestNamesThatATerminalObeys(t *testing.T) {
 	r.Doublings = []aggregator.Doubling{{Group: group, From: 1, To: 2}}
 	r.Created = []aggregator.Creation{{Key: group.At(1), Count: 2, Funding: []quota.Funding{{Limit: evil("funded"), Source: quota.Move}}}}
 	r.Ledger = []LedgerRow{{group, quota.Row{Limit: evil("quota"), Conserved: true}}}
-	r.Divisions = []SpreadRow{{group, quota.DivisionSummary{Limit: evil("divided"), Division: quota.ParseDivision(evil("braided"))}}}
+	r.Divisions = []DivisionRow{{group, quota.DivisionSummary{Limit: evil("divided"), Division: quota.ParseDivision(evil("braided"))}}}
 	var text strings.Builder
 	if err := r.WriteText(&text, func(g table.Group) string { return g.Entity }); err != nil {
 		t.Fatal(err)

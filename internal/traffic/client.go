@@ -211,10 +211,7 @@ func (c Client) try(key table.Key, count int, last bool) table.CreationOutcome {
 	plan := table.ShardRequest{
 		Siblings: family, Shard: key.Shard, Count: count, Now: c.Now, May: table.May{MoveNothing: last},
 	}.Plan()
-	switch {
-	case plan.Err != nil:
-		panic(plan.Err)
-	case plan.Refused != "":
+	if plan.Refused != "" {
 		return table.PinMoved
 	}
 	outcome, _ := c.Table.Create(background, plan.Creation)

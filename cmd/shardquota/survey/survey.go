@@ -133,7 +133,7 @@ func Take(found Found, now int64) *Survey {
 		s.Shards = append(s.Shards, s.shard(index, sibling))
 	}
 	buckets := table.Buckets(found.Shards)
-	for _, name := range quota.LimitNames(buckets, metered) {
+	for _, name := range quota.LimitNames(buckets, func(l *quota.Limit) bool { return l.Kind() != quota.Meter }) {
 		s.Limits = append(s.Limits, terms(name, buckets, now))
 		if slices.ContainsFunc(buckets, func(b *quota.Bucket) bool { return isQuota(b, name) }) {
 			s.Quotas = append(s.Quotas, s.cover(name, buckets))
@@ -143,9 +143,6 @@ func Take(found Found, now int64) *Survey {
 	s.readUsage(found.Usage)
 	return s
 }
-
-// metered reports whether a limit is any but the write meter.
-func metered(l *quota.Limit) bool { return l.Kind() != quota.Meter }
 
 // Empty reports whether there is no bucket at all, not even an unreadable one.
 func (s *Survey) Empty() bool {
