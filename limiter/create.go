@@ -42,7 +42,7 @@ func (l *Limiter) createBeside(ctx context.Context, key table.Key, now int64, mo
 	}
 	plan := table.ShardRequest{
 		Siblings: family, Shard: key.Shard, Count: len(family), Now: now,
-		May: table.May{OpenWindows: true, WholeTokens: true, MoveNothing: moveNothing},
+		May: table.May{OpenWindows: true, WholeTokens: true, MoveNothing: moveNothing, AnyCount: true},
 	}.Plan()
 	switch plan.Refused {
 	case "":
@@ -118,6 +118,9 @@ func (l *Limiter) createShardZero(ctx context.Context, key table.Key, now time.T
 	if err != nil {
 		return fmt.Errorf("create shard 0: %w", err)
 	}
+	if b == nil {
+		return nil
+	}
 	inserted, err := l.table.Insert(ctx, b.Item)
 	if err != nil || !inserted {
 		return err
@@ -134,11 +137,11 @@ func (l *Limiter) createShardZero(ctx context.Context, key table.Key, now time.T
 
 // newShardZero returns shard 0 of a group that has none. Where other shards outlived
 // it, it joins their session windows, and gets of a quota only what none of them was
-// granted.
+// granted. It returns nil where someone else has made shard 0 meanwhile.
 func (l *Limiter) newShardZero(ctx context.Context, key table.Key, config limits.EffectiveConfig, at time.Time) (*table.Bucket, error) {
 	now := at.UnixMilli()
 	siblings, err := l.readOrphans(ctx, key.Group, now)
-	if err != nil {
+	if err != nil || siblings[0].Bucket != nil {
 		return nil, err
 	}
 	item, err := config.ApplyTo(emptyBucket(key, len(siblings), now), at)
@@ -149,7 +152,9 @@ func (l *Limiter) newShardZero(ctx context.Context, key table.Key, config limits
 	if err != nil {
 		return nil, err
 	}
-	plan := table.ShardRequest{Siblings: siblings, Count: len(siblings), Now: now, Template: template}.Plan()
+	plan := table.ShardRequest{
+		Siblings: siblings, Count: len(siblings), Now: now, Template: template, May: table.May{AnyCount: true},
+	}.Plan()
 	if plan.Refused != "" {
 		return nil, refusal(plan)
 	}

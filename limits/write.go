@@ -144,7 +144,7 @@ func (s *Store) change(ctx context.Context, level Level, from table.Item, change
 			return fmt.Errorf("store limits: %w", err)
 		}
 	}
-	s.cache.forget(level.key(s.namespace))
+	s.cache.Remove(level.key(s.namespace))
 	undone := s.rollOut(ctx, level.scope(s.namespace))
 	rules, invalid := rulesOn(to)
 	emptied := rules.Empty() && invalid == nil
