@@ -32,57 +32,45 @@ func (l *Limiter) create(ctx context.Context, key table.Key, now time.Time) erro
 	return limits.ErrContended
 }
 
-// wholeToken is a token in millitokens. Uses take whole tokens, so that half a token
-// would lie idle on two shards: moves leave it with the donor.
-const wholeToken = 1000
-
 // createBeside makes a bucket beside those that a group has. Where donors changed
-// twice between being read and being debited, it makes it empty: less than the
-// shard's share, never more than was sold (docs/adr/0003).
-func (l *Limiter) createBeside(ctx context.Context, key table.Key, millis int64, empty bool) (table.CreationOutcome, error) {
-	family, err := l.readFamily(ctx, key, millis)
+// twice between being read and being debited, it moves nothing: the shard gets less
+// than its share, never more than was sold (docs/adr/0003).
+func (l *Limiter) createBeside(ctx context.Context, key table.Key, now int64, moveNothing bool) (table.CreationOutcome, error) {
+	family, err := l.readFamily(ctx, key, now)
 	if err != nil {
 		return 0, err
 	}
-	zero, now := family[0].Bucket, millis
-	for _, sibling := range family {
-		if sibling.Broken != nil {
-			return 0, sibling.Broken
-		}
-		if sibling.Bucket != nil {
-			now = max(now, sibling.Bucket.RefilledAt)
-		}
+	plan := table.ShardRequest{
+		Siblings: family, Shard: key.Shard, Count: len(family), Now: now,
+		May: table.May{OpenWindows: true, WholeTokens: true, MoveNothing: moveNothing, AnyCount: true},
+	}.Plan()
+	switch plan.Refused {
+	case "":
+	case table.ShardExists:
+		return table.Exists, nil
+	default:
+		return 0, refusal(plan)
 	}
-	if zero.Disabled {
-		return 0, ErrDisabled
-	}
-	if err := zero.Readable(now); err != nil {
-		return 0, err
-	}
-	// The shard joins shard 0's windows, and opens its own where those have ended.
-	template := *zero
-	template.Bucket = *zero.Opened(now)
-	fundings, err := quota.Fund(&template.Bucket, table.Buckets(family), key.Shard, zero.ShardCount, now)
-	if err != nil {
-		return 0, err
-	}
-	for i := range fundings {
-		if f := &fundings[i]; f.Source == quota.Move {
-			f.Amount -= f.Amount % wholeToken
-			if empty {
-				f.Amount = 0
-			}
-		}
-	}
-	shard := table.NewShard(&template, key.Shard, zero.ShardCount, now, fundings)
+	shard := plan.Creation.Bucket
 	if shard.Item[table.AttrTTL] != nil {
-		shard.Item[table.AttrTTL] = table.Int(limits.Expiry(&shard.Bucket, now))
+		shard.Item[table.AttrTTL] = table.Int(limits.Expiry(&shard.Bucket, shard.RefilledAt))
 	}
-	outcome, err := l.table.Create(ctx, table.Creation{Bucket: shard, Moves: quota.Moves(fundings), ConfigAttrs: zero.ConfigAttrs()})
+	outcome, err := l.table.Create(ctx, plan.Creation)
 	if err == nil && outcome == table.Created {
-		l.propagateWindows(ctx, key, newWindows(zero, shard), zero.ShardCount)
+		l.propagateWindows(ctx, key, plan.Opened, shard.ShardCount)
 	}
 	return outcome, err
+}
+
+// refusal is the error of a shard that cannot be created.
+func refusal(plan table.ShardPlan) error {
+	switch {
+	case plan.Refused == table.GroupDisabled:
+		return ErrDisabled
+	case plan.Err != nil:
+		return plan.Err
+	}
+	return errors.New(string(plan.Refused))
 }
 
 // readFamily reads the shards of a group at the count that shard 0 has. It raises
@@ -130,6 +118,9 @@ func (l *Limiter) createShardZero(ctx context.Context, key table.Key, now time.T
 	if err != nil {
 		return fmt.Errorf("create shard 0: %w", err)
 	}
+	if b == nil {
+		return nil
+	}
 	inserted, err := l.table.Insert(ctx, b.Item)
 	if err != nil || !inserted {
 		return err
@@ -145,32 +136,29 @@ func (l *Limiter) createShardZero(ctx context.Context, key table.Key, now time.T
 }
 
 // newShardZero returns shard 0 of a group that has none. Where other shards outlived
-// it, it joins them, and gets of a quota only what none of them was granted.
+// it, it joins their session windows, and gets of a quota only what none of them was
+// granted. It returns nil where someone else has made shard 0 meanwhile.
 func (l *Limiter) newShardZero(ctx context.Context, key table.Key, config limits.EffectiveConfig, at time.Time) (*table.Bucket, error) {
-	siblings, count, err := l.readOrphans(ctx, key.Group, at.UnixMilli())
-	if err != nil {
-		return nil, err
-	}
 	now := at.UnixMilli()
-	for _, sibling := range siblings {
-		now = max(now, sibling.RefilledAt)
+	siblings, err := l.readOrphans(ctx, key.Group, now)
+	if err != nil || siblings[0].Bucket != nil {
+		return nil, err
 	}
-	item, err := config.ApplyTo(emptyBucket(key, count, now), at)
+	item, err := config.ApplyTo(emptyBucket(key, len(siblings), now), at)
 	if err != nil {
 		return nil, err
 	}
-	b, err := table.DecodeBucket(item)
+	template, err := table.DecodeBucket(item)
 	if err != nil {
 		return nil, err
 	}
-	// A session's first use has to open its window, and must not be admitted before.
-	if boundary, bound := b.NextBoundary(now); !bound || boundary > now {
-		if b.ValidUntil = nil; bound {
-			b.ValidUntil = &boundary
-		}
-		b.Fill()
+	plan := table.ShardRequest{
+		Siblings: siblings, Count: len(siblings), Now: now, Template: template, May: table.May{AnyCount: true},
+	}.Plan()
+	if plan.Refused != "" {
+		return nil, refusal(plan)
 	}
-	return b, subtractGranted(b, siblings, now)
+	return plan.Creation.Bucket, nil
 }
 
 // writesPerSecond is the capacity of a bucket's write meter.
@@ -194,14 +182,14 @@ func emptyBucket(key table.Key, count int, now int64) table.Item {
 }
 
 // readOrphans reads the shards of a group whose shard 0 is gone, since it expired
-// before them. Their count is the highest that one of them states. It raises those
-// that lag before it reads them, as beside a shard 0 (docs/adr/0002).
-func (l *Limiter) readOrphans(ctx context.Context, group table.Group, now int64) (siblings []*quota.Bucket, count int, err error) {
+// before them. There are as many as the highest count that one of them states. It
+// raises those that lag before it reads them, as beside a shard 0 (docs/adr/0002).
+func (l *Limiter) readOrphans(ctx context.Context, group table.Group, now int64) ([]table.Sibling, error) {
 	keys, err := l.table.Find(ctx, table.Scope(group))
 	if err != nil || len(keys) == 0 {
-		return nil, 1, err
+		return make([]table.Sibling, 1), err
 	}
-	count = 1
+	count := 1
 	for _, key := range keys {
 		for key.Shard >= count && count < quota.MaxShards {
 			count *= 2
@@ -210,51 +198,21 @@ func (l *Limiter) readOrphans(ctx context.Context, group table.Group, now int64)
 	for range maxAttempts {
 		family, err := l.table.RaiseAndRead(ctx, group, count, now)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		highest := count
 		for _, sibling := range family {
 			if sibling.Broken != nil {
-				return nil, 0, sibling.Broken
+				return nil, sibling.Broken
 			}
 			if sibling.Bucket != nil {
 				highest = max(highest, sibling.Bucket.ShardCount)
 			}
 		}
 		if highest == count {
-			return table.Buckets(family), count, nil
+			return family, nil
 		}
 		count = highest
 	}
-	return nil, 0, limits.ErrContended
-}
-
-// subtractGranted leaves shards what they were granted of a new shard 0's share, and
-// has it join their windows. A move off them would check that shard 0 exists, so that
-// none is possible: shard 0 begins with nothing of a limit that a donor would give. A
-// quota comes with its next period, and a dripping limit drips.
-func subtractGranted(b *table.Bucket, siblings []*quota.Bucket, now int64) error {
-	if len(siblings) == 0 {
-		return nil
-	}
-	for i := range b.Limits {
-		l := &b.Limits[i]
-		for _, sibling := range siblings {
-			theirs := sibling.Limit(l.Name)
-			if l.Kind() == quota.Session && theirs != nil && theirs.Kind() == quota.Session && theirs.Current(sibling.RefilledAt, now) {
-				l.Window.Start, l.Window.Applied = theirs.Window.Start, theirs.Window.Start
-			}
-		}
-	}
-	fundings, err := quota.Fund(&b.Bucket, siblings, 0, b.ShardCount, now)
-	if err != nil {
-		return err
-	}
-	for _, f := range fundings {
-		if b.Limit(f.Limit).Balance = f.Amount; f.Source == quota.Move {
-			b.Limit(f.Limit).Balance = 0
-		}
-	}
-	b.Fill()
-	return nil
+	return nil, limits.ErrContended
 }

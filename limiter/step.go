@@ -75,15 +75,15 @@ func (s step) String() string {
 	return text
 }
 
-// useText prints what a use charges, in tokens, and why it passes the bucket.
+// useText prints what a use charges and what it restores, in tokens.
 func useText(use *quota.Use) string {
 	var texts []string
 	for _, c := range use.Charges {
 		texts = append(texts, fmt.Sprintf("%s -%s", c.Limit, table.Tokens(c.Debit)))
 	}
 	for _, change := range use.Changes {
-		if change.Delta != 0 {
-			texts = append(texts, fmt.Sprintf("%s %+d", change.Limit, change.Delta/1000))
+		if change.Delta > 0 {
+			texts = append(texts, fmt.Sprintf("%s +%s", change.Limit, table.Tokens(change.Delta)))
 		}
 	}
 	return strings.Join(texts, ", ")

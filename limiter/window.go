@@ -32,18 +32,6 @@ func liveOn(b *table.Bucket, now int64) []table.OpenedWindow {
 	return windows
 }
 
-// newWindows returns the windows of a shard that are not those of shard 0.
-func newWindows(zero, shard *table.Bucket) []table.OpenedWindow {
-	var windows []table.OpenedWindow
-	for i := range shard.Limits {
-		is, was := shard.Limits[i].Window, zero.Limits[i].Window
-		if is.Start != nil && (was.Start == nil || *was.Start != *is.Start) {
-			windows = append(windows, table.OpenedWindow{Limit: shard.Limits[i].Name, Start: *is.Start, Length: is.Length})
-		}
-	}
-	return windows
-}
-
 // propagateWindows stores windows that were opened on one shard on the other shards
 // of its group: their start alone, no tokens. It ignores failures: a shard that
 // misses a window opens one of its own at its next use.

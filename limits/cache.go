@@ -16,13 +16,8 @@ type config struct {
 	invalid error // why the limits cannot be read
 }
 
-// cache remembers for a while what levels say. Many entities share the levels of
-// resources and of everything.
-type cache struct {
-	keep    time.Duration
-	entries *lru.Cache[table.ItemKey, cached]
-}
-
+// cached is a level's config, and until when it is believed. Many entities share the
+// levels of resources and of everything.
 type cached struct {
 	config
 	until time.Time
@@ -31,46 +26,24 @@ type cached struct {
 // cacheSize is how many levels a Store remembers.
 const cacheSize = 100_000
 
-func newCache(keep time.Duration) cache {
-	entries, err := lru.New[table.ItemKey, cached](cacheSize)
+func newCache() *lru.Cache[table.ItemKey, cached] {
+	cache, err := lru.New[table.ItemKey, cached](cacheSize)
 	if err != nil {
 		panic("limits: " + err.Error()) // of a size below 1
 	}
-	return cache{keep, entries}
+	return cache
 }
-
-// recall returns what is known of the levels at keys, and the keys of those of which
-// nothing is.
-func (c cache) recall(keys []table.ItemKey, now time.Time) (configs []config, missing []table.ItemKey) {
-	configs = make([]config, len(keys))
-	for i, key := range keys {
-		entry, ok := c.entries.Get(key)
-		if !ok || !now.Before(entry.until) {
-			missing = append(missing, key)
-			continue
-		}
-		configs[i] = entry.config
-	}
-	return configs, missing
-}
-
-// remember reads the items of levels, and remembers what they say.
-func (c cache) remember(keys []table.ItemKey, items []table.Item, now time.Time) []config {
-	configs := make([]config, len(keys))
-	for i, key := range keys {
-		rules, invalid := rulesOn(items[i])
-		configs[i] = config{rules, invalid}
-		c.entries.Add(key, cached{configs[i], now.Add(c.keep)})
-	}
-	return configs
-}
-
-// forget forgets what is known of a level.
-func (c cache) forget(key table.ItemKey) { c.entries.Remove(key) }
 
 // configs returns what the levels at keys say, from the cache where it is known.
 func (s *Store) configs(ctx context.Context, keys []table.ItemKey, now time.Time) ([]config, error) {
-	configs, missing := s.cache.recall(keys, now)
+	configs := make([]config, len(keys))
+	var missing []table.ItemKey
+	for i, key := range keys {
+		known, ok := s.cache.Get(key)
+		if configs[i] = known.config; !ok || !now.Before(known.until) {
+			missing = append(missing, key)
+		}
+	}
 	if len(missing) == 0 {
 		return configs, nil
 	}
@@ -78,8 +51,19 @@ func (s *Store) configs(ctx context.Context, keys []table.ItemKey, now time.Time
 	if err != nil {
 		return nil, err
 	}
-	for i, fresh := range s.cache.remember(missing, items, now) {
+	for i, fresh := range s.remember(missing, items, now) {
 		configs[slices.Index(keys, missing[i])] = fresh
 	}
 	return configs, nil
+}
+
+// remember reads the items of levels, and remembers what they say.
+func (s *Store) remember(keys []table.ItemKey, items []table.Item, now time.Time) []config {
+	configs := make([]config, len(keys))
+	for i, key := range keys {
+		rules, invalid := rulesOn(items[i])
+		configs[i] = config{rules, invalid}
+		s.cache.Add(key, cached{configs[i], now.Add(s.cacheFor)})
+	}
+	return configs
 }

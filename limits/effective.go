@@ -84,7 +84,7 @@ func (s *Store) Effective(ctx context.Context, group table.Group, now time.Time)
 	if err != nil {
 		return EffectiveConfig{}, fmt.Errorf("read limits: %w", err)
 	}
-	e, err := resolve(group, s.cache.remember(keys, items, now), s.defaultsOf(group.Resource))
+	e, err := resolve(group, s.remember(keys, items, now), s.defaultsOf(group.Resource))
 	e.entity = items[len(keys)]
 	return e, err
 }
@@ -159,24 +159,39 @@ func (e EffectiveConfig) setLimits(next, before table.Item, now time.Time) error
 	return nil
 }
 
-// share grants limits that are new on a bucket, or are a quota of other periods,
-// their share; before is the item as it was.
+// share grants limits that are new on a bucket their share; before is the item as it
+// was. A quota counts as granted its share, too, where what it holds was granted in no
+// period of its own: the next pass trims it to that share.
 func (e EffectiveConfig) share(next, before table.Item, now int64) (*table.Bucket, error) {
-	var added []string
 	for _, l := range e.Limits {
 		if balance := table.Attr(l.Name, table.FieldBalance); next[balance] == nil {
 			next[balance], next[table.Attr(l.Name, table.FieldConsumed)] = table.Int(0), table.Int(0)
-			added = append(added, l.Name)
 		}
 	}
 	b, err := table.DecodeBucket(next)
 	if err != nil {
 		return nil, err
 	}
-	if err := grant(b, added, now); err != nil {
+	was, err := table.DecodeBucket(before)
+	if err != nil {
 		return nil, err
 	}
-	return b, e.regrant(b, before, now)
+	for _, limit := range e.Limits {
+		l, balance := b.Limit(limit.Name), table.Attr(limit.Name, table.FieldBalance)
+		granted := b.Regrants(l.Name, &was.Bucket, now)
+		if before[balance] == nil {
+			params, err := l.Effective(now)
+			if err != nil {
+				return nil, err
+			}
+			next[balance], granted = table.Int(quota.Share(params.Capacity, b.ShardCount)), l.IsQuota()
+		}
+		if granted {
+			next[table.Attr(l.Name, table.FieldGrant)] = table.Int(int64(b.ShardCount))
+			delete(next, table.Attr(l.Name, table.FieldTopUp))
+		}
+	}
+	return b, nil
 }
 
 // keepStamp leaves a stamp that still holds as it was. Two operators at once would
@@ -185,38 +200,6 @@ func keepStamp(next, item table.Item, name string, now time.Time) {
 	if until, ok := item.Int(name); ok && next[name] != nil && until > now.UnixMilli() {
 		next[name] = item[name]
 	}
-}
-
-// grant gives limits that are new on a bucket their share.
-func grant(b *table.Bucket, names []string, now int64) error {
-	for _, name := range names {
-		l := b.Limit(name)
-		params, err := l.Effective(now)
-		if err != nil {
-			return err
-		}
-		b.Item[table.Attr(name, table.FieldBalance)] = table.Int(quota.Share(params.Capacity, b.ShardCount))
-		if l.IsQuota() {
-			b.Item[table.Attr(name, table.FieldGrant)] = table.Int(int64(b.ShardCount))
-		}
-	}
-	return nil
-}
-
-// regrant has a quota count as granted its share where what it holds was granted in
-// no period of its own. The next pass trims it to that share.
-func (e EffectiveConfig) regrant(b *table.Bucket, item table.Item, now int64) error {
-	before, err := table.DecodeBucket(item)
-	if err != nil {
-		return err
-	}
-	for _, l := range e.Limits {
-		if b.Regrants(l.Name, &before.Bucket, now) {
-			b.Item[table.Attr(l.Name, table.FieldGrant)] = table.Int(int64(b.ShardCount))
-			delete(b.Item, table.Attr(l.Name, table.FieldTopUp))
-		}
-	}
-	return nil
 }
 
 // stampAccess stamps whether the bucket is disabled or bypassed.

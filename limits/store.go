@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -27,7 +29,7 @@ type Store struct {
 	table     table.Client
 	namespace string // its id
 	defaults  map[string][]Limit
-	cache     cache
+	cache     *lru.Cache[table.ItemKey, cached]
 	settings
 }
 
@@ -84,7 +86,7 @@ const defaultParallel = 8
 // Open returns the Store of a namespace. It looks the namespace's id up, unless
 // that is given.
 func Open(ctx context.Context, t table.Client, options ...StoreOption) (*Store, error) {
-	s := &Store{table: t, defaults: map[string][]Limit{}, settings: settings{
+	s := &Store{table: t, defaults: map[string][]Limit{}, cache: newCache(), settings: settings{
 		now: time.Now, parallel: defaultParallel, cacheFor: time.Minute, name: DefaultNamespace,
 	}}
 	for _, option := range options {
@@ -95,7 +97,6 @@ func Open(ctx context.Context, t table.Client, options ...StoreOption) (*Store, 
 			return nil, err
 		}
 	}
-	s.cache = newCache(s.cacheFor)
 	if s.namespace = s.id; s.namespace != "" {
 		return s, nil
 	}

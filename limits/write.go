@@ -45,13 +45,7 @@ func (s *Store) DeleteLimits(ctx context.Context, level Level) error {
 // SetAccess disables or bypasses what is on a level, or lets it be used again. The
 // level of everything in the namespace has no access.
 func (s *Store) SetAccess(ctx context.Context, level Level, access Access) error {
-	if err := level.Check(); err != nil {
-		return err
-	}
-	if level == ForAll() {
-		return fmt.Errorf("%w: access is set for an entity or a resource", ErrName)
-	}
-	if err := (Rules{Access: access}).check(level); err != nil {
+	if err := errors.Join(level.Check(), Rules{Access: access}.check(level)); err != nil {
 		return err
 	}
 	return s.update(ctx, level, func(item table.Item) { setAccess(item, access) })
@@ -144,7 +138,7 @@ func (s *Store) change(ctx context.Context, level Level, from table.Item, change
 			return fmt.Errorf("store limits: %w", err)
 		}
 	}
-	s.cache.forget(level.key(s.namespace))
+	s.cache.Remove(level.key(s.namespace))
 	undone := s.rollOut(ctx, level.scope(s.namespace))
 	rules, invalid := rulesOn(to)
 	emptied := rules.Empty() && invalid == nil

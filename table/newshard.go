@@ -24,6 +24,7 @@ type May struct {
 	OpenWindows bool // a client: where shard 0 has no live session window, the shard opens its own
 	WholeTokens bool // a client: moves are rounded down to whole tokens, since uses take whole ones
 	MoveNothing bool // a client whose donors changed twice: the shard goes without what it would move
+	AnyCount    bool // a client: also at a count that is none of ours, which another program has stored
 	Recorded    bool // a replay: somebody did create the shard, and only its funding is planned again
 }
 
@@ -101,7 +102,7 @@ func (r ShardRequest) Plan() ShardPlan {
 func (r ShardRequest) unfit() (Refusal, error) {
 	zero := r.Siblings[0].Bucket
 	switch {
-	case !quota.IsCount(r.Count):
+	case !quota.IsCount(r.Count) && !r.May.AnyCount:
 		return BadCount, nil
 	case zero == nil && r.Shard != 0:
 		return NoShardZero, nil

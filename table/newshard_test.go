@@ -194,6 +194,9 @@ func TestPlanRefuses(t *testing.T) {
 		err     error
 	}{
 		{"the count is none", table.ShardRequest{Siblings: family(shardOf(0, 3, 1, 0), missing, missing), Shard: 1, Count: 3}, table.BadCount, nil},
+		{"the count is none, which a client takes as it is", table.ShardRequest{
+			Siblings: family(shardOf(0, 3, 1, 0, disabled), missing, missing), Shard: 1, Count: 3, May: table.May{AnyCount: true},
+		}, table.GroupDisabled, nil},
 		{"shard 0 is gone", table.ShardRequest{Siblings: family(missing, missing), Shard: 1, Count: 2}, table.NoShardZero, nil},
 		{"shard 0 is gone, for a replay", table.ShardRequest{Siblings: family(missing, missing), Shard: 1, Count: 2, May: table.May{Recorded: true}}, table.NoShardZero, nil},
 		{"shard 0 cannot be read", table.ShardRequest{Siblings: family(unreadable, missing), Shard: 1, Count: 2}, table.NoShardZero, nil},

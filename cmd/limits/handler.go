@@ -29,11 +29,11 @@ type handler struct {
 	log     *slog.Logger
 }
 
-// handle does one request and returns the resource's physical id. It is to be
-// wrapped by cfn.LambdaWrap, which answers CloudFormation with what it returns.
-// It returns no id with an error: the wrapper then keeps the id that there is, and
-// a resource that could not be created gets one whose deletion does nothing. The
-// error's text fits into an answer and names no entity.
+// handle does one request and returns the resource's physical id. cfn.LambdaWrap wraps
+// it, and answers CloudFormation with what it returns. With an error it returns no id:
+// the wrapper then keeps the present id, and gives a resource that could not be created
+// one whose deletion does nothing. The error's text fits into an answer and names no
+// entity.
 func (h handler) handle(ctx context.Context, event cfn.Event) (id string, data map[string]any, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -87,9 +87,9 @@ func (h handler) do(ctx context.Context, event cfn.Event) (id string, err error)
 	return "", fmt.Errorf("a request of type %.20q is none", event.RequestType)
 }
 
-// earlier is the manifest that an update takes the place of; nil where there is
-// none, or where it cannot be read: then nothing of it was stored. Of another
-// table or namespace CloudFormation has the old resource deleted.
+// earlier returns the manifest that an update replaces. It returns nil where there is
+// none, or where it cannot be read: then nothing of it was stored. It returns nil too for
+// another table or namespace, whose resource CloudFormation deletes.
 func earlier(event cfn.Event, p resource.Properties) *manifest.Manifest {
 	if event.RequestType != cfn.RequestUpdate {
 		return nil
@@ -102,9 +102,9 @@ func earlier(event cfn.Event, p resource.Properties) *manifest.Manifest {
 	return m
 }
 
-// remove takes away the levels that the resource declares and no other owner does.
-// There is nothing to do where the table or the namespace is gone, nor where the
-// manifest cannot be read: a stack has to be able to go.
+// remove removes the levels that the resource declares and no other owner does. It does
+// nothing where the table or the namespace is gone, or where the manifest cannot be read:
+// a stack must always be deletable.
 func (h handler) remove(ctx context.Context, event cfn.Event, p resource.Properties) error {
 	was, err := p.Check()
 	if err != nil {
@@ -127,9 +127,9 @@ const noTable = "ResourceNotFoundException"
 // change the same levels meanwhile.
 const attempts = 5
 
-// apply makes the table say what a manifest declares, with the resource among the
-// owners, in place of an earlier manifest. Buckets that cannot be read are logged,
-// and fail nothing: neither could what is done be rolled back there, nor a stack go.
+// apply makes the table say what a manifest declares, in place of an earlier manifest,
+// and makes the resource an owner. It logs buckets that cannot be read, and does not fail
+// for them: a rollback would not reach them either, and a stack must be deletable.
 func (h handler) apply(ctx context.Context, event cfn.Event, p resource.Properties, m, was *manifest.Manifest) error {
 	store, err := limits.Open(ctx, h.open(p.Table), limits.Namespace(p.Namespace), limits.Clock(h.now))
 	if err != nil {
@@ -153,8 +153,7 @@ func (h handler) apply(ctx context.Context, event cfn.Event, p resource.Properti
 	return err
 }
 
-// logStored logs what was stored, but for what err says of buckets that cannot be
-// read; nil for none.
+// logStored logs what was stored, and err where some buckets cannot be read.
 func (h handler) logStored(event cfn.Event, p resource.Properties, plan *manifest.Plan, err error) {
 	if err != nil {
 		h.log.Warn("some buckets cannot be read, and keep the limits that they have", "table", p.Table, "namespace", p.Namespace, "reason", fitting(err.Error()))

@@ -43,7 +43,7 @@ table, and change it. What the file does not name is left alone.`,
 	return cmd
 }
 
-// fileBy refuses what stands beside the flags, and says where it belongs.
+// fileBy refuses arguments beside the flags, and says which flag they belong to.
 func fileBy(flag string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
@@ -176,7 +176,7 @@ func (f *limitsFlags) open(ctx context.Context, namespace string) (*limitsTable,
 	return t, err
 }
 
-// register registers the namespace where it is not there yet.
+// register registers the namespace where it is missing.
 func (t *limitsTable) register(ctx context.Context) (err error) {
 	if t.id == "" {
 		t.store, err = limits.Open(ctx, t.client, limits.Namespace(t.namespace))
@@ -237,7 +237,7 @@ func (f *limitsFlags) read(stdin io.Reader) (*manifest.Manifest, error) {
 	return manifest.Read(file, f.file)
 }
 
-// namespaceOf is the name of the namespace that a manifest is for.
+// namespaceOf returns the name of the namespace that a manifest is for.
 func (f *limitsFlags) namespaceOf(m *manifest.Manifest) (string, error) {
 	switch {
 	case f.namespace != "" && m.Namespace != "" && f.namespace != m.Namespace:

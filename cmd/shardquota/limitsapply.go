@@ -108,7 +108,7 @@ func (f *limitsFlags) apply(ctx context.Context, stdin io.Reader, stdout, stderr
 	return f.made(stdout, c, c.make(ctx, f.options()))
 }
 
-// askable reports what keeps a person from being asked.
+// askable returns an error where nobody can be asked for a confirmation.
 func (f *limitsFlags) askable(stdin io.Reader) error {
 	if f.yes {
 		return nil
@@ -120,7 +120,7 @@ func (f *limitsFlags) askable(stdin io.Reader) error {
 	return nil
 }
 
-// confirm asks whether a plan is to be made.
+// confirm asks whether to apply a plan.
 func confirm(answers io.Reader, w io.Writer) (bool, error) {
 	fmt.Fprint(w, "\nType yes to apply: ")
 	answer, err := bufio.NewReader(answers).ReadString('\n')
@@ -134,8 +134,8 @@ func confirm(answers io.Reader, w io.Writer) (bool, error) {
 	return true, nil
 }
 
-// make makes the plan. A namespace that is not there yet is registered, and what
-// was compared with nothing is compared with it.
+// make applies the plan. It registers a namespace that is missing, and compares with it
+// again.
 func (c *compared) make(ctx context.Context, options []manifest.Option) error {
 	if c.plan.Empty() {
 		return nil
@@ -159,7 +159,7 @@ type application struct {
 	Applied int `json:"applied"` // levels
 }
 
-// made says what was made of a plan before err.
+// made reports how much of a plan was applied before err.
 func (f *limitsFlags) made(w io.Writer, c *compared, err error) error {
 	total := len(c.plan.Changes) - c.plan.Count(manifest.Unchanged)
 	applied := total

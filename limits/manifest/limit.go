@@ -59,7 +59,7 @@ func (r *reader) limitName(key *yaml.Node) error {
 	return nil
 }
 
-// shortLimit is a limit in one line: what it holds is what it refills by.
+// shortLimit is a limit in one line, such as "60 per minute": it refills by its capacity.
 var shortLimit = regexp.MustCompile(`^([1-9][0-9_]*) per (second|minute|hour|day)$`)
 
 // units are the periods that have names.
@@ -96,11 +96,11 @@ func (r *reader) short(limit *limits.Limit, n *yaml.Node) error {
 	return nil
 }
 
-// longLimit is what may be meant for a quota: a number alone, or one for a period
-// that is no duration.
+// longLimit is a text that may be meant for a quota: a number alone, or one for a period
+// that has no fixed length.
 var longLimit = regexp.MustCompile(`^([1-9][0-9_]{0,20})(?: per (week|month|year))?$`)
 
-// hint is the quota that a text which is no limit may mean, "" where it means none.
+// hint proposes the quota that a malformed limit may mean, "" where it means none.
 func hint(n *yaml.Node) string {
 	said, nick := longLimit.FindStringSubmatch(n.Value), nicknames[n.Value]
 	switch {
@@ -158,8 +158,8 @@ func (r *reader) limitField(limit *limits.Limit, p pair) (err error) {
 	return err
 }
 
-// complete checks what package limits would pass over, and fills in a refill that is
-// as large as the capacity.
+// complete checks what package limits would let pass. It fills in a missing refill: the
+// capacity.
 func (r *reader) complete(limit *limits.Limit, n *yaml.Node, pairs []pair) error {
 	given := func(name string) bool {
 		return slices.ContainsFunc(pairs, func(p pair) bool { return p.key.Value == name })
@@ -181,7 +181,7 @@ func (r *reader) complete(limit *limits.Limit, n *yaml.Node, pairs []pair) error
 	return nil
 }
 
-// list returns what a list holds, which is not nothing.
+// list returns what a list holds, and refuses an empty one.
 func (r *reader) list(n *yaml.Node) ([]*yaml.Node, error) {
 	if n = resolved(n); n.Kind != yaml.SequenceNode {
 		return nil, r.at(n, "a list belongs here, not %s", kindOf(n))
@@ -310,7 +310,7 @@ func isNumber(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && (n.ShortTag() == "!!int" || n.ShortTag() == "!!float")
 }
 
-// positive reads a number of a schedule's entry, in which 0 would leave it as it is.
+// positive reads a number of a schedule's entry. There 0 would mean no change.
 func (r *reader) positive(n *yaml.Node) (int64, error) {
 	value, err := r.number(n)
 	if err == nil && value < 1 {

@@ -1,5 +1,7 @@
-// Package manifest declares the limits of a namespace in a file: it reads and
-// writes the file, compares it with what is stored, and stores the difference.
+// Package manifest declares the limits of a namespace in a file.
+//
+// Read and Write are the file, Compare finds what is stored otherwise, and Plan.Apply
+// stores it. Read manifest.go first, then plan.go; read.go and limit.go parse.
 package manifest
 
 import (
@@ -14,8 +16,8 @@ import (
 // ErrManifest says that a manifest is malformed.
 var ErrManifest = errors.New("malformed manifest")
 
-// Manifest is what some levels of a namespace shall say. A level that it does
-// not name is none of its business.
+// Manifest says what some levels of a namespace shall say. It leaves levels alone that
+// it does not name.
 type Manifest struct {
 	Name      string  // of the file, for errors; "" where there is none
 	Namespace string  // by name; "" leaves it to whoever applies the manifest
@@ -36,11 +38,11 @@ func (m *Manifest) Equal(other *Manifest) bool {
 	})
 }
 
-// Export returns what is stored in the store's namespace; name is that of the
-// namespace, as the manifest shall have it. Comparing it with the table then finds
-// no change. It fails where the limits of a level cannot be read, or could not be
-// declared: other programs store some that this one refuses. The error wraps
-// limits.ErrLimit and names all such levels, entities' by their resource alone.
+// Export returns what is stored in the store's namespace, as a manifest that gives the
+// namespace a name. Comparing it with the table finds no change. Export fails where the
+// limits of a level cannot be read, or could not be declared: other programs store some
+// that this one refuses. The error wraps limits.ErrLimit and names all such levels,
+// entities' by their resource alone.
 func Export(ctx context.Context, store *limits.Store, name string) (*Manifest, error) {
 	stored, err := store.Levels(ctx)
 	if err != nil {
@@ -64,7 +66,7 @@ func Export(ctx context.Context, store *limits.Store, name string) (*Manifest, e
 	return m, nil
 }
 
-// normal is what a level says, its limits as a manifest has them.
+// normal returns what a level says, with limits as a manifest has them.
 func normal(s limits.Stored) (limits.Rules, error) {
 	rules := s.Rules
 	if s.Invalid != nil || len(s.Limits) == 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/shardquota/shardquota/limits"
 )
 
-// Kind is what becomes of a level.
+// Kind says what becomes of a level.
 type Kind string
 
 // The kinds of change of a level.
@@ -22,7 +22,7 @@ const (
 	Removed   Kind = "removed"
 )
 
-// Change is what becomes of one level.
+// Change says what becomes of one level.
 type Change struct {
 	At      limits.Level
 	Kind    Kind
@@ -44,7 +44,7 @@ type Field struct {
 	To    string // as in a manifest, "" where there is none any more
 }
 
-// Plan is what makes the table say what a manifest declares.
+// Plan holds the changes that make the table say what a manifest declares.
 type Plan struct {
 	Changes []Change // in the order of limits.CompareLevels, those that are unchanged among them
 
@@ -64,19 +64,19 @@ type scope struct {
 // Prune removes the levels that are stored and that the manifest does not name.
 func Prune() Option { return func(s *scope) { s.prune = true } }
 
-// Was removes the levels that an earlier manifest named and this one does not; nil
-// is no manifest.
+// Was removes the levels that an earlier manifest named and this one does not. The
+// earlier manifest may be nil.
 func Was(earlier *Manifest) Option { return func(s *scope) { s.was = earlier } }
 
-// Owner adds somebody to the owners of the levels that the manifest declares, which
-// are stored with them. Of an earlier manifest's levels he is taken off, and those
-// go of which he was the last owner. A level that is stored as declared, without
-// any owner, is left without: an operator stored it.
+// Owner adds an owner to the levels that the manifest declares; owners are stored with
+// a level. It takes the owner off the levels of an earlier manifest, and removes those
+// without any other owner. A level that is stored as declared, and has no owner, stays
+// without: an operator stored it.
 func Owner(owner string) Option { return func(s *scope) { s.owner = owner } }
 
-// Compare returns what has to change so that the levels of the manifest are stored
-// as it declares them. It writes nothing. That the store is of the namespace
-// of the manifest is up to the caller.
+// Compare returns what has to change so that the levels of the manifest are stored as
+// it declares them. It writes nothing. The caller sees to it that the store is of the
+// manifest's namespace.
 func Compare(ctx context.Context, store *limits.Store, m *Manifest, options ...Option) (*Plan, error) {
 	var s scope
 	for _, option := range options {
@@ -110,7 +110,7 @@ func Compare(ctx context.Context, store *limits.Store, m *Manifest, options ...O
 	return plan, nil
 }
 
-// undeclared are the levels that go, in any order: none of the manifest's.
+// undeclared returns the levels to remove, in any order. None is the manifest's.
 func (s *scope) undeclared(ctx context.Context, store *limits.Store, m *Manifest) ([]limits.Level, error) {
 	named := map[limits.Level]bool{}
 	for _, level := range m.Levels {
@@ -138,7 +138,7 @@ func (s *scope) undeclared(ctx context.Context, store *limits.Store, m *Manifest
 	return gone, err
 }
 
-// change is what becomes of a level and its owners.
+// change decides what becomes of a level and its owners.
 func (s *scope) change(from limits.Stored, to limits.Rules) Change {
 	switch {
 	case s.owner == "" || to.Empty() && s.prune:
@@ -149,8 +149,8 @@ func (s *scope) change(from limits.Stored, to limits.Rules) Change {
 	return s.declared(compare(from, to))
 }
 
-// declared adds the Owner to those of a level, but for an operator's that says the
-// same already.
+// declared adds the Owner to those of a level. It leaves an operator's level alone that
+// says the same already.
 func (s *scope) declared(c Change) Change {
 	operators := len(c.from.Owners) == 0 && len(c.Fields) == 0
 	if operators || slices.Contains(c.from.Owners, s.owner) {
@@ -164,7 +164,7 @@ func (s *scope) declared(c Change) Change {
 	return c
 }
 
-// left is what becomes of a level that the Owner declares no more.
+// left decides what becomes of a level that the Owner declares no more.
 func (s *scope) left(from limits.Stored) Change {
 	others := slices.DeleteFunc(slices.Clone(from.Owners), func(o string) bool { return o == s.owner })
 	switch {
@@ -177,7 +177,7 @@ func (s *scope) left(from limits.Stored) Change {
 	return Change{At: from.At, Kind: Changed, from: from, to: from.Rules, ownersOnly: true}
 }
 
-// compare is what makes a level say something else.
+// compare returns the change that makes a level say something else.
 func compare(from limits.Stored, to limits.Rules) Change {
 	change := Change{At: from.At, Kind: Changed, Pending: from.Pending, from: from, to: to}
 	was, invalid := normal(from)
@@ -199,7 +199,7 @@ func compare(from limits.Stored, to limits.Rules) Change {
 	return change
 }
 
-// rulesDiff is what differs between what a level says and is to say.
+// rulesDiff returns what differs between what a level says and shall say.
 func rulesDiff(from, to limits.Rules) []Field {
 	var fields []Field
 	add := func(name, from, to string) {
@@ -229,7 +229,7 @@ func cascadeText(cascade *bool) string {
 	return strconv.FormatBool(*cascade)
 }
 
-// limitDiff is what differs between two limits of a name, nil for none.
+// limitDiff returns what differs between two limits of one name, nil for none.
 func limitDiff(name string, from, to *limits.Limit) []Field {
 	switch {
 	case from == nil:
@@ -261,7 +261,7 @@ func limitDiff(name string, from, to *limits.Limit) []Field {
 // Empty reports whether nothing changes.
 func (p *Plan) Empty() bool { return p.Count(Unchanged) == len(p.Changes) }
 
-// Count is how many levels a kind of change is for.
+// Count returns how many changes are of a kind.
 func (p *Plan) Count(kind Kind) int {
 	n := 0
 	for _, c := range p.Changes {
@@ -272,17 +272,19 @@ func (p *Plan) Count(kind Kind) int {
 	return n
 }
 
-// Apply makes the changes, level by level, each in one write that is brought to
-// live buckets before the next. Their order takes each bucket from what decided
-// about it straight to what is to decide: a quota that moves from one level to
-// another is never hidden in between, which would grant it anew. Apply ends at the
-// first that fails, with an *ApplyError. A level that is no longer stored as it was
-// compared is left alone: that error wraps limits.ErrStale, and comparing again
-// shows what is there. One that was stored and not brought to all buckets is
-// Pending in the next plan. Buckets that cannot be read keep nothing from the
-// others: where nothing else fails the error is of the first level that was not
-// brought to them, wraps limits.ErrUnreadable, and has the further ones as left.
-// An empty plan writes nothing.
+// Apply makes the changes, level by level. It rolls each out to live buckets before it
+// makes the next. Their order takes each bucket straight from the level that decided
+// about it to the one that shall: a quota that moves between levels is never hidden
+// meanwhile, which would grant it anew. An empty plan writes nothing.
+//
+// Apply ends at the first change that fails, with an *ApplyError. It leaves a level
+// alone that is no longer stored as it was compared: that error wraps limits.ErrStale,
+// and comparing again shows what is there. A level that was stored and did not reach all
+// buckets is Pending in the next plan.
+//
+// Buckets that cannot be read keep a change from no other bucket. Where nothing else
+// fails the error wraps limits.ErrUnreadable: it is of the first level that did not
+// reach them, and lists the others as left.
 func (p *Plan) Apply(ctx context.Context) error {
 	changes := inOrder(p.Changes)
 	var done, unread []Change
@@ -315,17 +317,17 @@ func (p *Plan) failed(done []Change, at Change, left []Change, err error) error 
 	return &ApplyError{Done: done, Failed: at, Left: left, Err: err, where: p.where(at)}
 }
 
-// inOrder are the changes as they are to be made. First those that take nothing
-// away, the most specific level first, so that a general one decides about nobody
-// whose own is still to come. Then the others, the most general first, so that who
-// loses his own level does not fall to one that goes as well.
+// inOrder returns the changes in the order in which Apply makes them. First come those
+// that take nothing away, the most specific level first: a general level then decides
+// about nobody whose own is still to come. Then come the others, the most general first:
+// who loses his own level does not fall to one that goes as well.
 func inOrder(changes []Change) []Change {
 	made := slices.DeleteFunc(slices.Clone(changes), func(c Change) bool { return c.Kind == Unchanged })
 	slices.SortStableFunc(made, func(a, b Change) int { return cmp.Compare(a.turn(), b.turn()) })
 	return made
 }
 
-// turn is when a change is made, those of the lowest first.
+// turn orders changes; the lowest is made first.
 func (c Change) turn() int {
 	specific := 0
 	if c.At.Resource() != "" {
@@ -340,8 +342,8 @@ func (c Change) turn() int {
 	return -specific - 1
 }
 
-// takesAway reports whether a level goes on to leave something to others: its
-// limits, or where there are none on either side its access or cascade.
+// takesAway reports whether a level stops deciding something that others then decide:
+// its limits, or where it neither had nor gets any, its access or cascade.
 func (c Change) takesAway() bool {
 	switch {
 	case len(c.to.Limits) > 0:
@@ -352,7 +354,7 @@ func (c Change) takesAway() bool {
 	return c.from.Access != limits.Inherit && c.to.Access == limits.Inherit || c.from.Cascade != nil && c.to.Cascade == nil
 }
 
-// where says which level is meant, without an entity's id.
+// where names a level for an error, without an entity's id.
 func (p *Plan) where(change Change) string {
 	name := discreet(change.At)
 	switch {

@@ -16,10 +16,10 @@ import (
 // maxBytes is how long a manifest may be.
 const maxBytes = 16 << 20
 
-// Read reads a manifest in YAML, or in JSON, which is YAML, strictly: an unknown or
-// repeated key, a value of another type and a limit that package limits would refuse are
-// errors. These begin with name:line:column, hold no entity's id, and wrap
-// ErrManifest; those that a limit is the cause of wrap limits.ErrLimit too.
+// Read reads a manifest in YAML, or in JSON, which is YAML. It is strict: an unknown or
+// repeated key, a value of another type, and a limit that package limits would refuse are
+// errors. An error begins with name:line:column, holds no entity's id, and wraps
+// ErrManifest. One that a limit causes wraps limits.ErrLimit too.
 func Read(r io.Reader, name string) (*Manifest, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
 	if err != nil {
@@ -133,15 +133,15 @@ type pair struct {
 	value *yaml.Node
 }
 
-// mapping returns what a mapping holds, with known keys only where any are given.
-// An unknown one may be an entity's id in the wrong place: it is repeated where it
-// is a word of manifests, or nearly one.
+// mapping returns what a mapping holds. Where keys are given it refuses others. Such a
+// key may be an entity's id in the wrong place: the error repeats it only where it is a
+// word of manifests, or nearly one.
 func (r *reader) mapping(n *yaml.Node, known ...string) ([]pair, error) {
 	return r.keyed(n, nearly, known)
 }
 
-// words is a mapping within a limit, where no entity's id belongs: an unknown key
-// that is a word is repeated.
+// words is mapping within a limit, where no entity's id belongs: the error repeats any
+// unknown key that is a word.
 func (r *reader) words(n *yaml.Node, known ...string) ([]pair, error) {
 	return r.keyed(n, func(key string) bool { return word.MatchString(key) || nearly(key) }, known)
 }
@@ -154,8 +154,8 @@ var vocabulary = []string{
 	"capacity", "refill", "period", "resets", "window", "schedule", "zone", "soft", "division", "cron", "scale",
 }
 
-// nearly reports whether a text is a word of manifests but for a letter that is
-// missing, that is too much or that is another, and case.
+// nearly reports whether a text is a word of manifests but for case, and for one letter
+// that is missing, additional or wrong.
 func nearly(text string) bool {
 	return slices.ContainsFunc(vocabulary, func(word string) bool {
 		a, b := strings.ToLower(text), word
@@ -169,7 +169,7 @@ func nearly(text string) bool {
 	})
 }
 
-// keyed is a mapping of whose unknown keys those that are safe are repeated.
+// keyed is mapping with a say in which unknown keys are safe to repeat.
 func (r *reader) keyed(n *yaml.Node, safe func(key string) bool, known []string) ([]pair, error) {
 	if n = resolved(n); n.Kind != yaml.MappingNode {
 		return nil, r.at(n, "a mapping belongs here, not %s", kindOf(n))
@@ -199,7 +199,7 @@ func (r *reader) keyed(n *yaml.Node, safe func(key string) bool, known []string)
 	return pairs, nil
 }
 
-// resolved is what a node stands for.
+// resolved returns what a node stands for: an alias stands for its anchor.
 func resolved(n *yaml.Node) *yaml.Node {
 	for n.Kind == yaml.AliasNode && n.Alias != nil {
 		n = n.Alias
@@ -284,8 +284,8 @@ func (r *reader) entities(n *yaml.Node) error {
 	return nil
 }
 
-// entity reads the levels of an entity: its own, where it says anything, and those
-// of its resources.
+// entity reads the levels of an entity: its own, if it says anything, and those of its
+// resources.
 func (r *reader) entity(id, n *yaml.Node) error {
 	pairs, err := r.mapping(n, append(slices.Clone(levelKeys), "resources")...)
 	if err != nil {

@@ -42,9 +42,9 @@ type Properties struct {
 // 256 KiB that Lambda takes of an event that nobody waits for.
 const MaxManifest = 120_000
 
-// New returns the properties for a manifest, given its text and what errors are to
-// call it, but for the table. If no namespace is given it is the manifest's own,
-// or else the default one. The error is that of Check.
+// New returns the properties for a manifest, but for the table; file is what errors call
+// the manifest. Without a namespace it takes the manifest's own, or else the default one.
+// The error is that of Check.
 func New(text, file, namespace string) (Properties, error) {
 	p := Properties{Namespace: namespace, Manifest: text, File: file}
 	m, err := p.read()
@@ -94,13 +94,12 @@ func (p Properties) suits(m *manifest.Manifest) error {
 	return nil
 }
 
-// ID is the resource's physical id. It says which table and namespace it is
-// about: another one makes it another resource, which CloudFormation removes the
-// old one for.
+// ID returns the resource's physical id, which names the table and the namespace.
+// Another one makes it another resource, and CloudFormation deletes the old one.
 func (p Properties) ID() string { return p.Table + "/" + p.Namespace }
 
-// Decode takes the properties from a request. What else it holds, such as the
-// function's name, is CloudFormation's.
+// Decode takes the properties from a request. It passes over what CloudFormation adds,
+// such as the function's name.
 func Decode(properties map[string]any) (Properties, error) {
 	var p Properties
 	for name, to := range map[string]*string{"Table": &p.Table, "Namespace": &p.Namespace, "Manifest": &p.Manifest, "File": &p.File} {
