@@ -2,36 +2,10 @@ package aggregator
 
 import (
 	"context"
-	"slices"
 
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
-
-// Reason says why a shard was not created ahead of use. Declining is always
-// safe: the client creates the shard when it first draws it.
-type Reason string
-
-// The reasons of a decline.
-const (
-	NoShardZero   Reason = "shard 0 is gone or unreadable"
-	Unreadable    Reason = "siblings unreadable"
-	BadCount      Reason = "shard count is not a power of two up to 32"
-	Overtaken     Reason = "overtaken by a later doubling"
-	PinMoved      Reason = "pinned shard count moved"
-	BadSchedule   Reason = "undecodable schedule"
-	Disabled      Reason = "bucket is disabled"
-	NoWindow      Reason = "no live applied session window"
-	DonorChanged  Reason = "donor changed"
-	AlreadyExists Reason = "already there"
-)
-
-// Reasons returns every reason of a decline.
-func Reasons() []Reason {
-	return []Reason{
-		NoShardZero, Unreadable, BadCount, Overtaken, PinMoved, BadSchedule, Disabled, NoWindow, DonorChanged, AlreadyExists,
-	}
-}
 
 // doubling is one raise of shard 0's count that the batch saw.
 type doubling struct {
@@ -54,7 +28,7 @@ func (r *run) doublings() []task {
 // do raises the siblings and creates the shards that are missing.
 func (d doubling) do(ctx context.Context, r *run) error {
 	if !quota.IsCount(d.to) {
-		r.report.decline(d.group, d.from, d.from, BadCount)
+		r.report.decline(d.group, d.from, d.from, table.BadCount)
 		return nil
 	}
 	if err := freeze(ctx, r, d.group.At(0), d.legacy); err != nil {
@@ -68,7 +42,7 @@ func (d doubling) do(ctx context.Context, r *run) error {
 		switch reason, err := d.ensure(ctx, r, family, shard); {
 		case err != nil:
 			return err
-		case reason == AlreadyExists || reason == DonorChanged:
+		case reason == table.ShardExists || reason == table.DonorLost:
 			r.report.decline(d.group, shard, shard, reason)
 		case reason != "":
 			r.report.decline(d.group, shard, d.to-1, reason)
@@ -106,7 +80,8 @@ func (d doubling) raise(ctx context.Context, r *run) (family, error) {
 
 // ensure creates one shard unless it is there, and says why not, "" where it
 // did. Where a donor changed under the plan, the siblings are read once more.
-func (d doubling) ensure(ctx context.Context, r *run, f family, shard int) (Reason, error) {
+func (d doubling) ensure(ctx context.Context, r *run, f family, shard int) (table.Refusal, error) {
+	var refused table.Refusal
 	for attempt := range 2 {
 		if attempt > 0 {
 			again, err := d.raise(ctx, r)
@@ -115,87 +90,29 @@ func (d doubling) ensure(ctx context.Context, r *run, f family, shard int) (Reas
 			}
 			copy(f, again)
 		}
-		now := f.now(r.clock(d.written))
-		if reason := f.refuses(d.to, now); reason != "" {
-			return reason, nil
-		}
-		if f[shard].Bucket != nil {
-			return AlreadyExists, nil
-		}
-		outcome, err := d.create(ctx, r, f, shard, now)
-		if err != nil || outcome != table.DonorChanged {
-			return outcomeReasons[outcome], err
+		var err error
+		if refused, err = d.create(ctx, r, f, shard); err != nil || refused != table.DonorLost {
+			return refused, err
 		}
 	}
-	return DonorChanged, nil
+	return refused, nil
 }
 
-var outcomeReasons = map[table.CreationOutcome]Reason{
-	table.Exists:   AlreadyExists,
-	table.PinMoved: PinMoved,
-}
-
-// now is when a shard is created: at the time of the batch, but not before the
-// last pass of any sibling. A batch's time is that of its beginning, and an edge
-// may have passed since. Funded before it, a shard would be due for a restore on
-// top of what a sibling moved to it after it.
-func (f family) now(clock int64) int64 {
-	now := clock
-	for _, sibling := range f {
-		if sibling.Bucket != nil {
-			now = max(now, sibling.Bucket.RefilledAt)
-		}
+// create plans and puts one shard, and says why not, "" where it did. A created
+// shard joins the family, and what it was moved is gone from its donors.
+func (d doubling) create(ctx context.Context, r *run, f family, shard int) (table.Refusal, error) {
+	plan := table.ShardRequest{Siblings: f, Shard: shard, Count: d.to, Now: r.clock(d.written)}.Plan()
+	if plan.Refused != "" {
+		return plan.Refused, nil
 	}
-	return now
-}
-
-// refuses says why no shard can be created at a count, "" where one can.
-func (f family) refuses(count int, now int64) Reason {
-	zero := f[0].Bucket
-	switch {
-	case zero == nil:
-		return NoShardZero
-	case zero.ShardCount > count:
-		return Overtaken
-	case zero.ShardCount < count:
-		return PinMoved
-	case slices.ContainsFunc(f, func(s table.Sibling) bool { return s.Broken != nil }):
-		return Unreadable
-	case zero.Disabled:
-		return Disabled
-	case zero.Readable(now) != nil || slices.ContainsFunc(f, unscheduled):
-		return BadSchedule
-	case !zero.WindowsLive(now):
-		return NoWindow
-	}
-	return ""
-}
-
-// unscheduled reports whether a shard's schedules cannot be read. What its grant
-// covers is then unknown.
-func unscheduled(s table.Sibling) bool { return s.Bucket != nil && s.Bucket.Broken != nil }
-
-// create funds and puts one shard. A created shard joins the family, and what
-// it was moved is gone from its donors.
-func (d doubling) create(ctx context.Context, r *run, f family, shard int, now int64) (table.CreationOutcome, error) {
-	zero := f[0].Bucket
-	fundings, err := quota.Fund(&zero.Bucket, table.Buckets(f), shard, d.to, now)
-	if err != nil {
-		return 0, err
-	}
-	creation := table.Creation{
-		Bucket:      table.NewShard(zero, shard, d.to, now, fundings),
-		Moves:       quota.Moves(fundings),
-		ConfigAttrs: zero.ConfigAttrs(),
-	}
-	outcome, err := r.Store.Create(ctx, creation)
+	outcome, err := r.Store.Create(ctx, plan.Creation)
 	if err != nil || outcome != table.Created {
-		return outcome, err
+		return outcome.Refusal(), err
 	}
-	r.report.created(d.group.At(shard), d.to, fundings)
-	f[shard].Bucket = creation.Bucket
-	for _, move := range creation.Moves {
+	r.report.created(d.group.At(shard), d.to, plan.Fundings)
+	f[shard].Bucket = plan.Creation.Bucket
+	for _, move := range plan.Creation.Moves {
 		f[move.Donor].Bucket.Limit(move.Limit).Balance -= move.Amount
 	}
-	return outcome, nil
+	return "", nil
 }

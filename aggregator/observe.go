@@ -104,11 +104,11 @@ func (r *Report) WriteMetrics(w io.Writer, tableName string, timing Timing) erro
 	if err != nil {
 		return err
 	}
-	byReason := map[Reason]int{}
+	byReason := map[table.Refusal]int{}
 	for _, decline := range r.Declined {
 		byReason[decline.Reason]++
 	}
-	for _, reason := range Reasons() {
+	for _, reason := range table.Refusals() {
 		if byReason[reason] == 0 {
 			continue
 		}

@@ -117,9 +117,9 @@ func TestMetrics(t *testing.T) {
 
 // Every reason there is has a metric of its own, or a decline would go unseen.
 func TestMetricsOfEveryReason(t *testing.T) {
-	reasons := []aggregator.Reason{
-		aggregator.NoShardZero, aggregator.Unreadable, aggregator.BadCount, aggregator.Overtaken, aggregator.PinMoved,
-		aggregator.BadSchedule, aggregator.Disabled, aggregator.NoWindow, aggregator.DonorChanged, aggregator.AlreadyExists,
+	reasons := []table.Refusal{
+		table.NoShardZero, table.Unreadable, table.BadCount, table.Overtaken, table.CountChanged,
+		table.BadSchedule, table.GroupDisabled, table.NoWindow, table.DonorLost, table.ShardExists,
 	}
 	report := &aggregator.Report{}
 	for i, reason := range reasons {

@@ -78,7 +78,7 @@ type Creation struct {
 // Decline is one shard that was not created, and why.
 type Decline struct {
 	Key    table.Key
-	Reason Reason
+	Reason table.Refusal
 }
 
 // InvalidDivision is a limit that says a division which it cannot have, or which
@@ -153,7 +153,7 @@ func (r *Report) created(key table.Key, count int, funding []quota.Funding) {
 }
 
 // decline reports shards first to last of a group.
-func (r *Report) decline(group table.Group, first, last int, reason Reason) {
+func (r *Report) decline(group table.Group, first, last int, reason table.Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for shard := first; shard <= last; shard++ {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/infra"
+	"github.com/shardquota/shardquota/table"
 )
 
 // alarmLine is an alarm in a line: its metrics, when it goes off, and what
@@ -224,7 +225,7 @@ func TestDashboard(t *testing.T) {
 			}
 		}
 	}
-	for _, reason := range aggregator.Reasons() {
+	for _, reason := range table.Refusals() {
 		if !strings.Contains(shown, `"`+string(reason)+`"`) {
 			t.Errorf("declines for %q are not shown", reason)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	. "github.com/shardquota/shardquota/limiter"
+	. "github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
@@ -16,7 +17,7 @@ import (
 // A use is one request, but for the first of a bucket.
 func TestAUseIsOneRequest(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", PerMinute("rpm", 60), Quota("calls", 1000, "0 0 * * *")))
+		l := w.limiter(Default("", PerMinute("rpm", 60), Quota("calls", 1000, "0 0 * * *")))
 		w.admit(l, acme, Amounts{"rpm": 1, "calls": 10})
 		w.asks("take sk-live-acme 0", "items 5", "insert", "items 5", "take sk-live-acme 0")
 		w.admit(l, acme, Amounts{"rpm": 1, "calls": 10})
@@ -32,7 +33,7 @@ func TestAUseIsOneRequest(t *testing.T) {
 // when there will be enough.
 func TestRejection(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", PerMinute("rpm", 60), Quota("calls", 100, "0 0 * * *")))
+		l := w.limiter(Default("", PerMinute("rpm", 60), Quota("calls", 100, "0 0 * * *")))
 		w.admit(l, acme, Amounts{"rpm": 59, "calls": 95})
 		w.since()
 		got := w.reject(l, acme, Amounts{"rpm": 2, "calls": 6})
@@ -69,7 +70,7 @@ func TestTheWaitPaysOff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			l := w.limiter(Limits("", limits.limit))
+			l := w.limiter(Default("", limits.limit))
 			w.admit(l, acme, Amounts{"x": 7})
 			wait, ok := w.reject(l, acme, Amounts{"x": limits.ask}).RetryAfter()
 			eq(w, "wait", fmt.Sprint(wait, ok), fmt.Sprint(limits.want, true))
@@ -85,7 +86,7 @@ func TestTheWaitPaysOff(t *testing.T) {
 func TestImpossible(t *testing.T) {
 	everywhere(t, func(w *world) {
 		// Not shard 0, which still has what it had alone.
-		l := w.limiter(Limits("", PerMinute("tpm", 1000)), Deterministic(func(n int) int { return 1 % n }))
+		l := w.limiter(Default("", PerMinute("tpm", 1000)), Deterministic(func(n int) int { return 1 % n }))
 		w.admit(l, acme, Amounts{"tpm": 100})
 		for range 5 {
 			w.double(acme)
@@ -107,7 +108,7 @@ func TestImpossible(t *testing.T) {
 // A wait that no clock has room for is one all the same.
 func TestTheLongestWait(t *testing.T) {
 	w := newWorld(t)
-	l := w.limiter(Limits("", PerDay("x", 1)))
+	l := w.limiter(Default("", PerDay("x", 1)))
 	w.noError(w.admit(l, acme, Amounts{"x": 1}).Adjust(t.Context(), Amounts{"x": 200_000}))
 	got := w.reject(l, acme, Amounts{"x": 1})
 	eq(w, "short", got.Of("x").Short(), true)
@@ -121,7 +122,7 @@ func TestTheWaitSeesTheSchedule(t *testing.T) {
 	w := newWorld(t)
 	night := PerMinute("tpm", 10)
 	night.Schedule = []quota.Entry{{Cron: "* 22-23 * * *", Scale: 10_000}}
-	l := w.limiter(Limits("", night))
+	l := w.limiter(Default("", night))
 	got := w.reject(l, acme, Amounts{"tpm": 50})
 	wait, ok := got.RetryAfter()
 	eq(w, "wait", fmt.Sprint(wait, ok), "10h0m0s true")
@@ -132,7 +133,7 @@ func TestTheWaitSeesTheSchedule(t *testing.T) {
 // A use brings its bucket up to date in the same write, and again takes at once.
 func TestAUseWithAPass(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", PerMinute("rpm", 60), Quota("calls", 100, "0 13 * * *")))
+		l := w.limiter(Default("", PerMinute("rpm", 60), Quota("calls", 100, "0 13 * * *")))
 		w.admit(l, acme, Amounts{"rpm": 60, "calls": 30})
 		w.since()
 		w.now = noon.Add(10 * time.Second)
@@ -153,7 +154,7 @@ func TestAUseWithAPass(t *testing.T) {
 // Where another program passes first, the use is a plain one.
 func TestALostLock(t *testing.T) {
 	w := newWorld(t)
-	l, other := w.limiter(Limits("", PerMinute("rpm", 60))), w.limiter(Limits("", PerMinute("rpm", 60)))
+	l, other := w.limiter(Default("", PerMinute("rpm", 60))), w.limiter(Default("", PerMinute("rpm", 60)))
 	w.admit(l, acme, Amounts{"rpm": 60})
 	w.now = noon.Add(30 * time.Second)
 	w.since()
@@ -174,7 +175,7 @@ func TestALostLock(t *testing.T) {
 
 func TestBadUses(t *testing.T) {
 	w := newWorld(t)
-	l := w.limiter(Limits(model, PerMinute("rpm", 60)))
+	l := w.limiter(Default(model, PerMinute("rpm", 60)))
 	long := strings.Repeat("a", 257)
 	for name, c := range map[string]struct {
 		entity, resource string
@@ -206,7 +207,7 @@ func TestBadUses(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	down := fmt.Errorf("%w: connection refused", table.ErrRetry)
 	w := newWorld(t)
-	block, allow := w.limiter(Limits("", PerMinute("rpm", 60))), w.limiter(Limits("", PerMinute("rpm", 60)), OnUnavailable(Allow))
+	block, allow := w.limiter(Default("", PerMinute("rpm", 60))), w.limiter(Default("", PerMinute("rpm", 60)), OnUnavailable(Allow))
 	w.fail = func(string) error { return down }
 
 	_, err := block.Acquire(t.Context(), acme, model, Amounts{"rpm": 1})
@@ -246,7 +247,7 @@ func TestUnreachable(t *testing.T) {
 // A use whose answer is lost is not made again by itself: it may have been taken.
 func TestALostAnswer(t *testing.T) {
 	w := newWorld(t)
-	l := w.limiter(Limits("", PerMinute("rpm", 60)))
+	l := w.limiter(Default("", PerMinute("rpm", 60)))
 	w.admit(l, acme, Amounts{"rpm": 1})
 	w.since()
 	w.lose = func(string) error { return fmt.Errorf("%w: connection reset", table.ErrRetry) }

@@ -14,6 +14,7 @@ import (
 	"github.com/shardquota/shardquota/internal/dynoxide"
 	"github.com/shardquota/shardquota/internal/fixture"
 	. "github.com/shardquota/shardquota/limiter"
+	. "github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/dynamo"
 	"github.com/shardquota/shardquota/table/memory"
@@ -28,14 +29,20 @@ var (
 	hotGroup  = table.Group{Namespace: "ns1", Entity: "acme", Resource: "gpt-4"}
 )
 
+func hotLimiter(b *testing.B, client table.Client) *Limiter {
+	b.Helper()
+	store, err := Open(b.Context(), client, NamespaceID(hotGroup.Namespace), Default("", hotLimits...))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return New(store)
+}
+
 // heat makes an entity of so many shards, none of which ever runs out of
 // anything, and a Limiter that knows of them.
 func heat(b *testing.B, client table.Client, shards int) *Limiter {
 	b.Helper()
-	l, err := New(b.Context(), client, NamespaceID(hotGroup.Namespace), Limits("", hotLimits...))
-	if err != nil {
-		b.Fatal(err)
-	}
+	l := hotLimiter(b, client)
 	take := func() {
 		if _, err := l.Acquire(b.Context(), hotGroup.Entity, hotGroup.Resource, hotUse); err != nil {
 			b.Fatal(err)
@@ -116,10 +123,7 @@ func BenchmarkUpdateItem(b *testing.B) {
 	client, name := benchTable(b)
 	heat(b, dynamo.NewClient(client, name), 1)
 	recorded := &recorder{Client: client}
-	l, err := New(b.Context(), dynamo.NewClient(recorded, name), NamespaceID(hotGroup.Namespace), Limits("", hotLimits...))
-	if err != nil {
-		b.Fatal(err)
-	}
+	l := hotLimiter(b, dynamo.NewClient(recorded, name))
 	if _, err := l.Acquire(b.Context(), hotGroup.Entity, hotGroup.Resource, hotUse); err != nil {
 		b.Fatal(err)
 	}

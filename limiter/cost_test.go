@@ -16,6 +16,7 @@ import (
 
 	"github.com/shardquota/shardquota/internal/dynoxide"
 	. "github.com/shardquota/shardquota/limiter"
+	. "github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/dynamo"
@@ -145,7 +146,7 @@ func (s *scale) TransactWriteItems(ctx context.Context, in *dynamodb.TransactWri
 type priced struct {
 	*testing.T
 	*scale
-	*Limiter
+	*program
 	store *dynamo.Client
 	now   time.Time
 	shard int // that is drawn, if there are so many
@@ -158,10 +159,10 @@ func newPriced(t *testing.T, options ...dynamo.TableOption) *priced {
 	p.reset()
 	p.store = dynamo.NewClient(p.scale, dynoxide.NewTable(t, client, options...))
 	var err error
-	p.Limiter, err = New(t.Context(), p.store, NamespaceID("ns1"),
+	p.program, err = newProgram(t.Context(), p.store, NamespaceID("ns1"),
 		Clock(func() time.Time { return p.now }), Deterministic(func(n int) int { return min(p.shard, n-1) }),
-		Limits("", PerMinute("rpm", 60), Quota("calls", 1000, "0 0 * * *")), Limits("chat", Session("calls", 1000, time.Hour)),
-		Limits("batch", divided(Quota("calls", 1000, "0 0 * * *"), quota.Pooled)))
+		Default("", PerMinute("rpm", 60), Quota("calls", 1000, "0 0 * * *")), Default("chat", Session("calls", 1000, time.Hour)),
+		Default("batch", divided(Quota("calls", 1000, "0 0 * * *"), quota.Pooled)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,12 +12,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	. "github.com/shardquota/shardquota/limiter"
+	. "github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
 
 // split has a limiter meet an entity and brings it to a shard count.
-func (w *world) split(l *Limiter, count int, amounts Amounts) {
+func (w *world) split(l *program, count int, amounts Amounts) {
 	w.Helper()
 	w.admit(l, acme, amounts)
 	for n := 1; n < count; n *= 2 {
@@ -48,7 +49,7 @@ func TestALargeUseOfManyShards(t *testing.T) {
 			{quota.Pooled, 7, "admitted"},
 		} {
 			first := Deterministic(func(int) int { return 0 })
-			limit := Limits("", divided(PerMinute("tpm", 1000), c.division))
+			limit := Default("", divided(PerMinute("tpm", 1000), c.division))
 			l := w.limiter(limit, first)
 			entity := acme + fmt.Sprint(c.division, c.shard)
 			w.admit(l, entity, Amounts{"tpm": 1000})
@@ -80,7 +81,7 @@ func TestALargeUseOfManyShards(t *testing.T) {
 // given back to those that gave it.
 func TestGathering(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", divided(Quota("calls", 1000, "0 0 * * *"), quota.Pooled), PerMinute("rpm", 60)), Deterministic(func(int) int { return 0 }))
+		l := w.limiter(Default("", divided(Quota("calls", 1000, "0 0 * * *"), quota.Pooled), PerMinute("rpm", 60)), Deterministic(func(int) int { return 0 }))
 		w.split(l, 4, Amounts{"calls": 0})
 		for shard := range 4 {
 			w.amendShard(acme, shard)
@@ -124,7 +125,7 @@ func (w *world) amendShard(entity string, shard int) {
 // when they will have enough, and what they never will.
 func TestARejectionOfAllShards(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", divided(PerMinute("tpm", 1200), quota.Pooled), PerMinute("rpm", 4)), ShardAttempts(3), Deterministic(func(int) int { return 0 }))
+		l := w.limiter(Default("", divided(PerMinute("tpm", 1200), quota.Pooled), PerMinute("rpm", 4)), ShardAttempts(3), Deterministic(func(int) int { return 0 }))
 		w.split(l, 4, Amounts{"tpm": 600})
 		w.now = w.now.Add(time.Minute)
 		w.admit(l, acme, Amounts{"tpm": 1200})
@@ -156,7 +157,7 @@ func TestARejectionOfAllShards(t *testing.T) {
 // it all gives it in a plain use.
 func TestShardsThatAreShortAreRemembered(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", divided(Quota("calls", 1000, "0 0 * * *"), quota.Pooled)), Deterministic(func(n int) int { return 1 % n }))
+		l := w.limiter(Default("", divided(Quota("calls", 1000, "0 0 * * *"), quota.Pooled)), Deterministic(func(n int) int { return 1 % n }))
 		w.split(l, 4, Amounts{"calls": 0})
 		for shard := range 4 {
 			w.amendShard(acme, shard)
@@ -203,7 +204,7 @@ func showStatus(s Status) string {
 // A hundred programs gather while the shards double: exactly what was sold.
 func TestExactlyWhatWasSoldIsGathered(t *testing.T) {
 	everywhere(t, func(w *world) {
-		limit := Limits("", divided(Quota("calls", 1000, "0 0 * * *"), quota.Pooled))
+		limit := Default("", divided(Quota("calls", 1000, "0 0 * * *"), quota.Pooled))
 		w.admit(w.limiter(limit), acme, Amounts{"calls": 0})
 		var admitted atomic.Int64
 		var group errgroup.Group
@@ -225,7 +226,7 @@ func TestExactlyWhatWasSoldIsGathered(t *testing.T) {
 }
 
 // takeAll takes until nothing is left.
-func takeAll(ctx context.Context, l *Limiter, amount int64, admitted *atomic.Int64) error {
+func takeAll(ctx context.Context, l *program, amount int64, admitted *atomic.Int64) error {
 	for {
 		_, err := l.Acquire(ctx, acme, model, Amounts{"calls": amount})
 		var rejection *Rejection
@@ -245,11 +246,11 @@ func takeAll(ctx context.Context, l *Limiter, amount int64, admitted *atomic.Int
 func TestAReplicatedQuota(t *testing.T) {
 	everywhere(t, func(w *world) {
 		wrong := divided(Quota("calls", 1000, "0 0 * * *"), quota.Replicated)
-		_, err := New(w.Context(), w.asked, NamespaceID("ns1"), Limits("", wrong))
+		_, err := Open(w.Context(), w.asked, NamespaceID("ns1"), Default("", wrong))
 		if want := `limits of "": malformed limit "calls": a quota is not replicated: each shard would be granted the whole allowance`; err == nil || err.Error() != want {
 			w.Errorf("%v, not %q", err, want)
 		}
-		l := w.limiter(Limits("", Quota("calls", 1000, "0 0 * * *")))
+		l := w.limiter(Default("", Quota("calls", 1000, "0 0 * * *")))
 		w.admit(l, acme, Amounts{"calls": 0})
 		_, err = w.Client.Amend(w.Context(), group(acme).At(0).PK(), table.StateSK, table.Amendment{Set: table.Item{"b_calls_div": table.S("replicated")}})
 		w.noError(err)

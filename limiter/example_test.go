@@ -7,19 +7,21 @@ import (
 	"log"
 
 	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/table/memory"
 )
 
 func Example() {
 	ctx := context.Background()
 	// On DynamoDB: dynamo.NewClient(dynamodb.NewFromConfig(config), "limits").
-	limits, err := limiter.New(ctx, memory.New().Client(), limiter.Limits("gpt-4",
-		limiter.PerMinute("requests", 60), limiter.Quota("tokens", 1_000, "0 0 1 * *")))
+	store, err := limits.Open(ctx, memory.New().Client(), limits.Default("gpt-4",
+		limits.PerMinute("requests", 60), limits.Quota("tokens", 1_000, "0 0 1 * *")))
 	if err != nil {
 		log.Fatal(err)
 	}
+	take := limiter.New(store)
 	for prompt := range 3 {
-		lease, err := limits.Acquire(ctx, "acme", "gpt-4", limiter.Amounts{"requests": 1, "tokens": 400})
+		lease, err := take.Acquire(ctx, "acme", "gpt-4", limiter.Amounts{"requests": 1, "tokens": 400})
 		var rejection *limiter.Rejection
 		if errors.As(err, &rejection) { // answer 429: rejection.WriteHTTP(w)
 			fmt.Println(prompt, "rejected:", rejection.Of("tokens").Available, "tokens left, 400 asked for")

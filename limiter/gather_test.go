@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	. "github.com/shardquota/shardquota/limiter"
+	. "github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
@@ -22,10 +23,10 @@ func onShard(shard int) Option { return Deterministic(func(n int) int { return s
 
 // gatheredCalls is a limiter that draws shard 0, of four shards with 170, 180, 250
 // and 230 of a quota of 1,000.
-func (w *world) gatheredCalls(more ...Limit) *Limiter {
+func (w *world) gatheredCalls(more ...Limit) *program {
 	w.Helper()
 	limits := append(more, divided(Quota("calls", 1000, "0 0 * * *"), quota.Pooled))
-	l := w.limiter(Limits("", limits...), onShard(0))
+	l := w.limiter(Default("", limits...), onShard(0))
 	w.split(l, 4, Amounts{"calls": 0})
 	for shard := range 4 {
 		w.amendShard(acme, shard)
@@ -39,7 +40,7 @@ func TestDebtsAreGatheredToo(t *testing.T) {
 	everywhere(t, func(w *world) {
 		for _, division := range []quota.Division{quota.Divided, quota.Pooled} {
 			entity := acme + division.String()
-			l := w.limiter(Limits("", divided(Quota("tokens", 1000, "0 0 * * *"), division), PerSecond("rps", 50)))
+			l := w.limiter(Default("", divided(Quota("tokens", 1000, "0 0 * * *"), division), PerSecond("rps", 50)))
 			w.admit(l, entity, Amounts{"tokens": 0, "rps": 0})
 			w.double(entity)
 			w.double(entity)
@@ -155,7 +156,7 @@ func TestAMissingShardBesideOneThatCannotBeRead(t *testing.T) {
 // that was not told of it is told before its tokens are called missing.
 func TestWindowsOfWhatIsGathered(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", divided(Session("s", 1000, 5*time.Hour), quota.Pooled)), onShard(0))
+		l := w.limiter(Default("", divided(Session("s", 1000, 5*time.Hour), quota.Pooled)), onShard(0))
 		w.split(l, 4, Amounts{"s": 10})
 		for shard := range 4 {
 			other := w.limiter(onShard(shard))
@@ -373,7 +374,7 @@ func TestARejectionIsWorkedOutOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			drawn := 0
-			l := w.limiter(Limits("", c.limit, PerMinute("rpm", 1_000)), Deterministic(func(n int) int { drawn++; return drawn % min(n, 32) }))
+			l := w.limiter(Default("", c.limit, PerMinute("rpm", 1_000)), Deterministic(func(n int) int { drawn++; return drawn % min(n, 32) }))
 			w.split(l, 32, Amounts{"calls": 0})
 			for range 3 * 32 {
 				w.admit(l, acme, Amounts{"calls": 0})
@@ -401,7 +402,7 @@ func TestARejectionIsWorkedOutOnce(t *testing.T) {
 // once what is short has dripped.
 func TestAnAnswerIsOfOneDemand(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", divided(PerSecond("calls", 1000), quota.Pooled)), onShard(0))
+		l := w.limiter(Default("", divided(PerSecond("calls", 1000), quota.Pooled)), onShard(0))
 		w.split(l, 4, Amounts{"calls": 0})
 		for shard := range 4 {
 			w.amendShard(acme, shard)
@@ -450,7 +451,7 @@ func TestAnAnswerIsOfWhatWasSeen(t *testing.T) {
 // what he asked for.
 func TestManyAreRejectedAtOnce(t *testing.T) {
 	w := newWorld(t)
-	l := w.limiter(Limits("", divided(Quota("calls", 1000, "0 0 * * *"), quota.Pooled)))
+	l := w.limiter(Default("", divided(Quota("calls", 1000, "0 0 * * *"), quota.Pooled)))
 	w.split(l, 4, Amounts{"calls": 0})
 	lease := w.admit(l, acme, Amounts{"calls": 1000})
 	var programs sync.WaitGroup

@@ -14,9 +14,9 @@ import (
 // RateLimit header fields registers it.
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
-// WriteHTTP answers a request with a rejection: 429 Too Many Requests, its header
-// fields (SetHTTP) and a problem (RFC 9457) that names the limits that are short.
-// It names no entity.
+// WriteHTTP answers a request with a rejection: 429 Too Many Requests, the header
+// fields of SetHTTP, and a problem (RFC 9457) that names the limits that are short. It
+// names no entity.
 func (r *Rejection) WriteHTTP(w http.ResponseWriter) error {
 	r.SetHTTP(w.Header())
 	w.Header().Set("Content-Type", "application/problem+json")
@@ -39,11 +39,10 @@ func (r *Rejection) WriteHTTP(w http.ResponseWriter) error {
 // SetHTTP sets the header fields of a rejection: RateLimit-Policy, RateLimit and,
 // unless no wait ever helps, Retry-After (RFC 9110).
 //
-// RateLimit is written for draft-ietf-httpapi-ratelimit-headers-12, which calls
-// what is available a, the seconds until more can be asked for w and the cost of
-// the request c, and for drafts 8 to 11, which called the first two r and t:
-// whoever reads one must pass over the other. What is available is that of one
-// shard, since no more can be had with one request.
+// RateLimit follows two drafts at once, and a reader of one passes over the other.
+// Draft-ietf-httpapi-ratelimit-headers-12 calls what is available a, the seconds until
+// more can be asked for w, and the cost of the request c. Drafts 8 to 11 call the first
+// two r and t. What is available is that of one shard: one request can have no more.
 func (r *Rejection) SetHTTP(header http.Header) {
 	var policies, limits httpsfv.List
 	for _, s := range r.Limits {
@@ -62,7 +61,7 @@ func (r *Rejection) SetHTTP(header http.Header) {
 	}
 }
 
-// policy is what the limit allows, in the seconds in which it would all drip.
+// policy returns what the limit allows, in the seconds in which all of it would drip.
 func (s Status) policy() httpsfv.Item {
 	item := httpsfv.NewItem(s.Limit)
 	item.Params.Add("q", min(s.Capacity, maxHTTPInteger))
@@ -73,7 +72,7 @@ func (s Status) policy() httpsfv.Item {
 	return item
 }
 
-// serviceLimit is what the limit has now.
+// serviceLimit returns what the limit has now.
 func (s Status) serviceLimit() httpsfv.Item {
 	item := httpsfv.NewItem(s.Limit)
 	available := min(max(0, s.Available), maxHTTPInteger)

@@ -9,12 +9,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
 
-// ErrReleased says that a lease was released already, or is to be settled though
-// its release has begun.
+// ErrReleased says that a lease was released already, or is adjusted though its
+// release has begun.
 var ErrReleased = errors.New("the lease was released")
 
 // Lease is what a use took. It is safe for concurrent use.
@@ -23,41 +24,41 @@ type Lease struct {
 	counted bool // false where the table could not be reached, and uses are admitted then
 
 	mu       sync.Mutex
-	sides    []side // the entity's, then its parent's
-	begun    bool   // the release
+	charges  []charges // the entity's, then its parent's
+	begun    bool      // the release
 	released bool
 }
 
-// Counted reports whether the use was counted; it was not where the table could
-// not be reached and the Limiter allows that.
+// Counted reports whether the use was counted. It was not where the table could not
+// be reached and the Limiter allows that.
 func (l *Lease) Counted() bool { return l.counted }
 
-// Taken is what the lease holds by now, tokens by limit name.
+// Taken returns what the lease holds by now, tokens by limit name.
 func (l *Lease) Taken() Amounts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	taken := Amounts{}
-	if len(l.sides) > 0 {
-		for name, amount := range l.sides[0].demand() {
+	if len(l.charges) > 0 {
+		for name, amount := range l.charges[0].demand() {
 			taken[name] = amount / 1000
 		}
 	}
 	return taken
 }
 
-// Left is what the shards that gave had left of the limits that were asked for
-// when the lease was last settled, tokens rounded down; less than nothing is
-// debt. Other shards may have more, and what has dripped since is not in it.
+// Left returns what the charged shards had left of the limits that were asked for,
+// when the lease was last adjusted: tokens, rounded down, negative in debt. Other
+// shards may have more. What has dripped since is not in it.
 func (l *Lease) Left() Amounts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	left := Amounts{}
-	if len(l.sides) == 0 {
+	if len(l.charges) == 0 {
 		return left
 	}
-	for _, p := range l.sides[0] {
-		for name := range p.demand {
-			if balance, ok := p.latest.Int(table.Attr(name, table.FieldBalance)); ok {
+	for _, c := range l.charges[0] {
+		for name := range c.demand {
+			if balance, ok := c.latest.Int(table.Attr(name, table.FieldBalance)); ok {
 				left[name] += balance
 			}
 		}
@@ -68,19 +69,19 @@ func (l *Lease) Left() Amounts {
 	return left
 }
 
-// Adjust settles what was used beyond what was taken or, where an amount is
-// negative, less than that, tokens by limit name; also of limits of which
-// nothing was taken. More is always taken, into debt if it must be, which
-// later uses wait for. What is given back lifts no balance above its ceiling,
-// and a quota's only in the period in which it was taken. A bucket that is gone
-// took its tokens with it: what it is to get back counts as given back, and more
-// is not taken of it.
+// Adjust reconciles the lease with what was really used: tokens by limit name that
+// were used beyond what was taken, or less than that where an amount is negative. It
+// takes limits too of which nothing was taken.
 //
-// Where it fails with an error that wraps table.ErrRetry, some of it may have
-// been settled, and Taken says what the lease holds; it is not tried again by
-// itself. What it may have given back counts as given back. Any other error says
-// that nothing was settled: once a Release has begun, also one that failed, it is
-// ErrReleased.
+// Adjust may take a balance below zero; later uses wait until it recovers. A refund
+// never lifts a balance above its ceiling. It never adds to a later period's quota. A
+// bucket that is gone took its tokens with it: a refund to it counts as made, and
+// nothing more is taken of it.
+//
+// Where the error wraps table.ErrRetry, some of it may have been written. Taken says
+// what the lease holds; a refund that may have been written counts as made. Adjust
+// does not retry by itself. Any other error says that nothing was written. Once a
+// Release has begun, even one that failed, the error is ErrReleased.
 func (l *Lease) Adjust(ctx context.Context, used Amounts) error {
 	demand := quota.Demand{}
 	for name, amount := range used {
@@ -97,22 +98,22 @@ func (l *Lease) Adjust(ctx context.Context, used Amounts) error {
 	if !l.counted {
 		return nil
 	}
-	held := l.sides[0].demand()
+	held := l.charges[0].demand()
 	for name, amount := range demand {
 		if held[name]+amount < 0 {
 			return fmt.Errorf("%w: %.80s: %d would give back more than the %d that were taken", ErrAmount, name, amount/1000, held[name]/1000)
 		}
 	}
-	err := l.settle(ctx, demand)
-	if err != nil && !errors.Is(err, table.ErrRetry) && !maps.Equal(held, l.sides[0].demand()) {
+	err := l.adjust(ctx, demand)
+	if err != nil && !errors.Is(err, table.ErrRetry) && !maps.Equal(held, l.charges[0].demand()) {
 		return fmt.Errorf("%w: some of it was settled: %w", table.ErrRetry, err)
 	}
 	return err
 }
 
-// Release gives everything back that the lease holds: the use did not happen.
-// Where it failed it can be tried again. What it may have given back by then,
-// since the error wraps table.ErrRetry, it does not give back again.
+// Release refunds everything that the lease holds: the use did not happen. It can be
+// retried where it failed. What it may have refunded by then, since the error wraps
+// table.ErrRetry, it does not refund again.
 func (l *Lease) Release(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,116 +121,116 @@ func (l *Lease) Release(ctx context.Context) error {
 		return ErrReleased
 	}
 	l.begun = true
-	for len(l.sides) > 0 {
-		last := l.sides[len(l.sides)-1]
-		back := quota.Demand{}
+	for len(l.charges) > 0 {
+		last := l.charges[len(l.charges)-1]
+		refund := quota.Demand{}
 		for name, amount := range last.demand() {
-			back[name] = -amount
+			refund[name] = -amount
 		}
-		if err := l.limiter.settle(ctx, last, back); err != nil {
+		if err := l.limiter.reconcile(ctx, last, refund); err != nil {
 			return fmt.Errorf("release: %w", err)
 		}
-		l.sides = l.sides[:len(l.sides)-1]
+		l.charges = l.charges[:len(l.charges)-1]
 	}
 	l.released = true
 	return nil
 }
 
-// patience is how long a use that failed halfway tries to give back, whatever
-// its context says.
+// patience is how long a use that failed halfway tries to refund, whatever its
+// context says.
 const patience = 5 * time.Second
 
-// undo gives back what a use took of an entity whose parent gave nothing.
+// undo refunds what a use took of an entity whose parent gave nothing.
 func (l *Lease) undo(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	return l.Release(ctx)
 }
 
-// settle settles with the entity, and brings its parent to the same as far as it
-// has the limits: also what an adjustment before reached the child alone with.
-func (l *Lease) settle(ctx context.Context, used quota.Demand) error {
-	own := l.sides[0]
-	for i, s := range l.sides {
+// adjust reconciles with the entity, and then brings its parent to the same, as far as
+// the parent has the limits: also what an earlier adjustment wrote to the child alone.
+func (l *Lease) adjust(ctx context.Context, used quota.Demand) error {
+	own := l.charges[0]
+	for i, c := range l.charges {
 		if i > 0 {
-			if used = s.catchUp(own, used); len(used) == 0 {
+			if used = c.behind(own, used); len(used) == 0 {
 				continue
 			}
 		}
-		if err := l.limiter.settle(ctx, s, used); err != nil {
+		if err := l.limiter.reconcile(ctx, c, used); err != nil {
 			return fmt.Errorf("adjust: %w", err)
 		}
 	}
 	return nil
 }
 
-// catchUp is what a parent has to settle to hold what its child does.
-func (s side) catchUp(own side, used quota.Demand) quota.Demand {
-	lacks, held, theirs := quota.Demand{}, s.demand(), own.demand()
+// behind returns what a parent has to reconcile to hold what its child does.
+func (c charges) behind(child charges, used quota.Demand) quota.Demand {
+	missing, held, target := quota.Demand{}, c.demand(), child.demand()
 	for name := range used {
-		amount := theirs[name] - held[name]
-		if amount != 0 && s[0].item[table.Attr(name, table.FieldBalance)] != nil {
-			lacks[name] = amount
+		amount := target[name] - held[name]
+		if amount != 0 && c[0].item[table.Attr(name, table.FieldBalance)] != nil {
+			missing[name] = amount
 		}
 	}
-	return lacks
+	return missing
 }
 
-// settle settles what a side gave, millitokens. What was used beyond it is the
-// first's that gave of the limit; what is given back goes to those that gave it,
-// the last first. All of it is checked before any is written.
-func (l *Limiter) settle(ctx context.Context, s side, used quota.Demand) error {
-	if len(givenBack(used)) > 0 {
-		defer l.short.Remove(s[0].key.Group)
+// reconcile reconciles what an entity was charged, millitokens. The first bucket that
+// gave of a limit takes what was used beyond it. A refund goes to those that gave, the
+// last one first. All of it is checked before any is written.
+func (l *Limiter) reconcile(ctx context.Context, c charges, used quota.Demand) error {
+	if len(refunds(used)) > 0 {
+		defer l.short.Remove(c[0].key.Group)
 	}
-	var settlements []settlement
-	for i := len(s) - 1; i >= 0; i-- {
-		due := used
-		if len(s) > 1 {
-			if due = s.due(i, used); len(due) == 0 {
+	var all []reconciliation
+	for i := len(c) - 1; i >= 0; i-- {
+		portion := used
+		if len(c) > 1 {
+			if portion = c.portion(i, used); len(portion) == 0 {
 				continue
 			}
 		}
-		settlement, err := s[i].settlement(due, l.now().UnixMilli())
+		one, err := c[i].reconciliation(portion, l.store.Now().UnixMilli())
 		if err != nil {
 			return err
 		}
-		settlements = append(settlements, settlement)
-		used = without(used, due)
+		all = append(all, one)
+		used = minus(used, portion)
 	}
-	for _, settlement := range settlements {
-		if err := l.write(ctx, settlement); err != nil {
+	for _, one := range all {
+		if err := l.writeReconciliation(ctx, one); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// due is what of a settlement is the i-th shard's, those behind it done.
-func (s side) due(i int, used quota.Demand) quota.Demand {
+// portion returns what the i-th bucket reconciles, once those behind it are done.
+func (c charges) portion(i int, used quota.Demand) quota.Demand {
 	if i == 0 {
 		return used
 	}
-	due := quota.Demand{}
+	portion := quota.Demand{}
 	for name, amount := range used {
-		if back := min(-amount, s[i].demand[name]); back > 0 {
-			due[name] = -back
-		} else if amount > 0 && s.first(name) == i {
-			due[name] = amount
+		if refund := min(-amount, c[i].demand[name]); refund > 0 {
+			portion[name] = -refund
+		} else if amount > 0 && c.firstOf(name) == i {
+			portion[name] = amount
 		}
 	}
-	return due
+	return portion
 }
 
-// first is the place of the first shard that gave of a limit, if it be nothing.
-func (s side) first(name string) int {
-	return slices.IndexFunc(s, func(p *part) bool { _, gave := p.demand[name]; return gave })
+// firstOf returns the place of the first bucket that was asked for a limit.
+func (c charges) firstOf(name string) int {
+	return slices.IndexFunc(c, func(one *charge) bool { _, asked := one.demand[name]; return asked })
 }
 
-// without is what is left of a settlement when a part of it is done.
-func without(used, part quota.Demand) quota.Demand {
+// minus returns what is left of a demand when a portion of it is done.
+func minus(used, portion quota.Demand) quota.Demand {
 	left := maps.Clone(used)
-	for name, amount := range part {
+	for name, amount := range portion {
 		if left[name] -= amount; left[name] == 0 {
 			delete(left, name)
 		}
@@ -237,123 +238,123 @@ func without(used, part quota.Demand) quota.Demand {
 	return left
 }
 
-// settlement is what one bucket is to settle.
-type settlement struct {
-	*part
+// reconciliation is what one bucket has to reconcile.
+type reconciliation struct {
+	*charge
 	used        quota.Demand  // millitokens
-	taken, last *table.Bucket // as the use left it, and the last settlement
+	taken, last *table.Bucket // as the use left it, and the last reconciliation
 	now         int64
 }
 
-// settlement checks what the part is to settle. The error wraps ErrUndefined,
-// ErrAmount, or says why the bucket cannot be read.
-func (p *part) settlement(used quota.Demand, now int64) (settlement, error) {
-	s := settlement{part: p, used: used, now: now}
+// reconciliation checks what a bucket has to reconcile. The error wraps
+// limits.ErrUndefined, ErrAmount, or says why the bucket cannot be read.
+func (c *charge) reconciliation(used quota.Demand, now int64) (reconciliation, error) {
+	r := reconciliation{charge: c, used: used, now: now}
 	var err error
-	if s.taken, err = table.DecodeBucket(p.item); err == nil {
-		s.last, err = table.DecodeBucket(p.latest)
+	if r.taken, err = table.DecodeBucket(c.item); err == nil {
+		r.last, err = table.DecodeBucket(c.latest)
 	}
 	if err != nil {
-		return s, fmt.Errorf("shard %d: %w", p.key.Shard, err)
+		return r, fmt.Errorf("shard %d: %w", c.key.Shard, err)
 	}
 	for name := range used {
-		if s.taken.Limit(name) == nil || name == quota.WriteMeter {
-			return s, fmt.Errorf("%w: %.80s on %s", ErrUndefined, name, p.key.Resource)
+		if r.taken.Limit(name) == nil || name == quota.WriteMeter {
+			return r, fmt.Errorf("%w: %.80s on %s", limits.ErrUndefined, name, c.key.Resource)
 		}
 	}
-	if !p.bypassed {
-		s.taken.Bypass = 0 // whatever the stamp says, the balance had it and gave it
+	if !c.bypassed {
+		r.taken.Bypass = 0 // the balance gave it, whatever the stamp says
 	}
-	return s, sound(s.last, s.corrections(s.last, false))
+	return r, checkRoom(r.last, r.adjustments(r.last, false))
 }
 
-// write settles what one bucket gave.
-func (l *Limiter) write(ctx context.Context, s settlement) error {
-	b := s.last
-	for attempt := range maxAttempts {
-		corrections := s.corrections(b, attempt == maxAttempts-1)
-		if err := sound(b, corrections); err != nil {
+// writeReconciliation reconciles what one bucket gave.
+func (l *Limiter) writeReconciliation(ctx context.Context, r reconciliation) error {
+	b := r.last
+	for try := range maxAttempts {
+		adjustments := r.adjustments(b, try == maxAttempts-1)
+		if err := checkRoom(b, adjustments); err != nil {
 			return err
 		}
-		settled, err := l.table.Reconcile(ctx, b, corrections)
+		written, err := l.table.Reconcile(ctx, b, adjustments)
 		if err != nil {
 			if errors.Is(err, table.ErrRetry) && !errors.Is(err, table.ErrThrottled) {
-				s.settled(givenBack(s.used), s.latest)
+				r.note(refunds(r.used), r.latest)
 			}
 			return err
 		}
-		if settled.Applied {
-			s.settled(s.used, settled.Item)
-			l.outlive(ctx, settled.Item, s.now)
+		if written.Applied {
+			r.note(r.used, written.Item)
+			l.outliveDebt(ctx, written.Item, r.now)
 			return nil
 		}
-		if b, err = settled.Bucket(); err != nil {
+		if b, err = written.Bucket(); err != nil {
 			return err
 		}
-		if b == nil { // gone: there is nothing to settle with
-			s.settled(givenBack(s.used), s.latest)
+		if b == nil { // gone: there is nothing to reconcile
+			r.note(refunds(r.used), r.latest)
 			return nil
 		}
 	}
-	return ErrContended
+	return limits.ErrContended
 }
 
-// outlive has a bucket that is in debt outlive it: gone before, it would be
-// forgiven. What was settled is settled; where this fails the next use that
-// passes the bucket does it.
-func (l *Limiter) outlive(ctx context.Context, item table.Item, now int64) {
+// outliveDebt has a bucket that is in debt expire later: gone before it is repaid, the
+// debt would be forgiven. It ignores failures: the next use that passes the bucket
+// does it.
+func (l *Limiter) outliveDebt(ctx context.Context, item table.Item, now int64) {
 	expires, ok := item.Int(table.AttrTTL)
 	b, err := table.DecodeBucket(item)
-	if !ok || err != nil || repaid(&b.Bucket) == 0 || expiry(&b.Bucket, now) <= expires {
+	if !ok || err != nil || limits.Repayment(&b.Bucket) == 0 || limits.Expiry(&b.Bucket, now) <= expires {
 		return
 	}
 	_, _ = l.table.Amend(ctx, b.Key.PK(), table.StateSK, table.Amendment{
-		Set:    table.Item{table.AttrTTL: whole(expiry(&b.Bucket, now))},
+		Set:    table.Item{table.AttrTTL: table.Int(limits.Expiry(&b.Bucket, now))},
 		Expect: []table.NamedValue{{Name: table.AttrTTL, Value: item[table.AttrTTL]}},
 	})
 }
 
-// sound refuses what would leave a bucket that nobody can read.
-func sound(b *table.Bucket, corrections []quota.Adjustment) error {
-	for _, c := range corrections {
-		l := b.Limit(c.Limit)
-		for _, sum := range []int64{l.Balance + c.Balance, l.Consumed + c.Consumed} { // of two amounts, which fits
+// checkRoom refuses adjustments that would leave a bucket that nobody can read.
+func checkRoom(b *table.Bucket, adjustments []quota.Adjustment) error {
+	for _, a := range adjustments {
+		l := b.Limit(a.Limit)
+		for _, sum := range []int64{l.Balance + a.Balance, l.Consumed + a.Consumed} { // of two amounts, which fits
 			if sum < -quota.MaxAmount || sum > quota.MaxAmount {
-				return fmt.Errorf("%w: %.80s: with it the bucket would hold more than there is room for", ErrAmount, c.Limit)
+				return fmt.Errorf("%w: %.80s: with it the bucket would hold more than there is room for", ErrAmount, a.Limit)
 			}
 		}
 	}
 	return nil
 }
 
-// givenBack is what may have been given back where the answer did not arrive. It
-// is not given back again: a second time it would be others' tokens.
-func givenBack(used quota.Demand) quota.Demand {
+// refunds returns the part of a demand that is given back. Where an answer is lost it
+// counts as made: a second refund would be the tokens of others.
+func refunds(used quota.Demand) quota.Demand {
 	back := maps.Clone(used)
 	maps.DeleteFunc(back, func(_ string, amount int64) bool { return amount > 0 })
 	return back
 }
 
-// corrections are those of the bucket as it is. The last attempt lifts nothing,
-// and so cannot be refused.
-func (s settlement) corrections(b *table.Bucket, last bool) []quota.Adjustment {
-	corrections := quota.Reconcile(&b.Bucket, &s.taken.Bucket, s.used, s.now)
-	for i := range corrections {
-		c := &corrections[i]
-		if c.Limit == quota.WriteMeter {
+// adjustments returns those of the bucket as it is. The last try lifts no balance, and
+// so cannot be refused.
+func (r reconciliation) adjustments(b *table.Bucket, last bool) []quota.Adjustment {
+	adjustments := quota.Reconcile(&b.Bucket, &r.taken.Bucket, r.used, r.now)
+	for i := range adjustments {
+		a := &adjustments[i]
+		if a.Limit == quota.WriteMeter {
 			continue
 		}
-		if s.bypassed || last && c.Balance > 0 {
-			c.Balance, c.Max = 0, nil
+		if r.bypassed || last && a.Balance > 0 {
+			a.Balance, a.Max = 0, nil
 		}
 	}
-	return corrections
+	return adjustments
 }
 
-// settled keeps what the part holds now.
-func (p *part) settled(used quota.Demand, latest table.Item) {
-	p.latest, p.demand = latest, maps.Clone(p.demand)
+// note notes what the bucket's charge is now.
+func (c *charge) note(used quota.Demand, latest table.Item) {
+	c.latest, c.demand = latest, maps.Clone(c.demand)
 	for name, amount := range used {
-		p.demand[name] += amount
+		c.demand[name] += amount
 	}
 }

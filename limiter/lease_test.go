@@ -8,13 +8,14 @@ import (
 	"time"
 
 	. "github.com/shardquota/shardquota/limiter"
+	. "github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/table"
 )
 
 // A lease settles what was really used, with one request.
 func TestAdjust(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", PerMinute("rpm", 60), Quota("tokens", 1000, "0 0 * * *")))
+		l := w.limiter(Default("", PerMinute("rpm", 60), Quota("tokens", 1000, "0 0 * * *")))
 		lease := w.admit(l, acme, Amounts{"rpm": 1, "tokens": 400})
 		w.since()
 		w.noError(lease.Adjust(t.Context(), Amounts{"tokens": 50}))
@@ -33,7 +34,7 @@ func TestAdjust(t *testing.T) {
 // More is always taken, into debt if it must be, and later uses wait for it.
 func TestDebt(t *testing.T) {
 	w := newWorld(t)
-	l := w.limiter(Limits("", PerMinute("tpm", 60)))
+	l := w.limiter(Default("", PerMinute("tpm", 60)))
 	lease := w.admit(l, acme, Amounts{"tpm": 60})
 	w.noError(lease.Adjust(t.Context(), Amounts{"tpm": 30}))
 	w.holds(acme, 0, "tpm", "-30", "90")
@@ -46,7 +47,7 @@ func TestDebt(t *testing.T) {
 // A limit of which nothing was taken can be charged afterwards.
 func TestAdjustAnotherLimit(t *testing.T) {
 	w := newWorld(t)
-	l := w.limiter(Limits("", PerMinute("rpm", 60), PerMinute("tpm", 1000)))
+	l := w.limiter(Default("", PerMinute("rpm", 60), PerMinute("tpm", 1000)))
 	lease := w.admit(l, acme, Amounts{"rpm": 1})
 	w.noError(lease.Adjust(t.Context(), Amounts{"tpm": 250}))
 	w.holds(acme, 0, "tpm", "750", "250")
@@ -57,7 +58,7 @@ func TestAdjustAnotherLimit(t *testing.T) {
 
 func TestRelease(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", PerMinute("rpm", 60), Quota("calls", 1000, "0 0 * * *")))
+		l := w.limiter(Default("", PerMinute("rpm", 60), Quota("calls", 1000, "0 0 * * *")))
 		w.admit(l, acme, Amounts{"rpm": 5, "calls": 5})
 		lease := w.admit(l, acme, Amounts{"rpm": 1, "calls": 10})
 		w.noError(lease.Release(t.Context()))
@@ -76,7 +77,7 @@ func TestRelease(t *testing.T) {
 // before, it does.
 func TestAReleaseUnderABypass(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", Quota("calls", 60, "0 0 * * *")))
+		l := w.limiter(Default("", Quota("calls", 60, "0 0 * * *")))
 		before := w.admit(l, acme, Amounts{"calls": 5})
 		w.noError(l.SetAccess(w.Context(), For(acme, model), Bypass))
 		w.since()
@@ -97,7 +98,7 @@ func TestAReleaseUnderABypass(t *testing.T) {
 // What is given back lifts no balance above its ceiling (G8).
 func TestAReleaseStopsAtTheCeiling(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", PerMinute("rpm", 60), Quota("calls", 1000, "0 0 * * *")))
+		l := w.limiter(Default("", PerMinute("rpm", 60), Quota("calls", 1000, "0 0 * * *")))
 		lease := w.admit(l, acme, Amounts{"rpm": 30, "calls": 400})
 		w.now = noon.Add(20 * time.Second)
 		w.admit(l, acme, Amounts{"rpm": 31}) // a pass: 50 less 31
@@ -120,7 +121,7 @@ func TestAReleaseStaysInItsPeriod(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			l := w.limiter(Limits("", c.limit))
+			l := w.limiter(Default("", c.limit))
 			lease := w.admit(l, acme, Amounts{"calls": 40})
 			w.now = noon.Add(c.later)
 			w.admit(l, acme, Amounts{"calls": 30})
@@ -135,7 +136,7 @@ func TestAReleaseStaysInItsPeriod(t *testing.T) {
 // they left, and at last lifts nothing rather than too much.
 func TestAReleaseAmongPasses(t *testing.T) {
 	w := newWorld(t)
-	l := w.limiter(Limits("", PerMinute("rpm", 60)))
+	l := w.limiter(Default("", PerMinute("rpm", 60)))
 	lease := w.admit(l, acme, Amounts{"rpm": 60})
 	settles := 0
 	w.fail = func(request string) error {
@@ -155,7 +156,7 @@ func TestAReleaseAmongPasses(t *testing.T) {
 
 func TestBadSettlements(t *testing.T) {
 	w := newWorld(t)
-	l := w.limiter(Limits("", PerMinute("rpm", 60)))
+	l := w.limiter(Default("", PerMinute("rpm", 60)))
 	lease := w.admit(l, acme, Amounts{"rpm": 5})
 	for name, c := range map[string]struct {
 		amounts Amounts
@@ -178,7 +179,7 @@ func TestBadSettlements(t *testing.T) {
 // What there is no room for in a bucket is refused before it is written.
 func TestADebtTooLargeToBeRead(t *testing.T) {
 	w := newWorld(t)
-	l := w.limiter(Limits("", PerMinute("rpm", 60)))
+	l := w.limiter(Default("", PerMinute("rpm", 60)))
 	lease := w.admit(l, acme, Amounts{"rpm": 5})
 	const most = 1_000_000_000_000
 	var err error
@@ -214,7 +215,7 @@ func TestASoftDebtTooLargeToBeRead(t *testing.T) {
 // A bucket in debt outlives it.
 func TestADebtIsNotForgottenWithItsBucket(t *testing.T) {
 	w := newWorld(t)
-	l := w.limiter(Limits("", PerMinute("tpm", 1000)))
+	l := w.limiter(Default("", PerMinute("tpm", 1000)))
 	lease := w.admit(l, acme, Amounts{"tpm": 1})
 	expires := func() int64 {
 		at, _ := w.bucket(acme, 0).Item.Int(table.AttrTTL)
@@ -233,7 +234,7 @@ func TestADebtIsNotForgottenWithItsBucket(t *testing.T) {
 // A bucket that is gone has nothing to be settled with.
 func TestSettlingWithABucketThatIsGone(t *testing.T) {
 	w := newWorld(t)
-	l := w.limiter(Limits("", PerMinute("rpm", 60)))
+	l := w.limiter(Default("", PerMinute("rpm", 60)))
 	lease := w.admit(l, acme, Amounts{"rpm": 5})
 	w.remove(acme, 0)
 	w.noError(lease.Adjust(t.Context(), Amounts{"rpm": 5}))
@@ -248,7 +249,7 @@ func TestSettlingWithABucketThatIsGone(t *testing.T) {
 const team = "team-7"
 
 // family is a limiter of a child and its parent, who cascades.
-func family(w *world) *Limiter {
+func family(w *world) *program {
 	l := w.limiter()
 	w.noError(l.CreateEntity(w.Context(), Entity{ID: team}))
 	w.noError(l.CreateEntity(w.Context(), Entity{ID: acme, Parent: team, Cascade: true}))

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	. "github.com/shardquota/shardquota/limiter"
+	. "github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -55,7 +56,7 @@ func (b *between) Remove(ctx context.Context, pk, sk string, expect ...table.Nam
 }
 
 // listed are the levels that are found.
-func (w *world) listed(l *Limiter) (at []Level) {
+func (w *world) listed(l *program) (at []Level) {
 	w.Helper()
 	stored, err := l.Levels(w.Context())
 	w.noError(err)
@@ -65,7 +66,7 @@ func (w *world) listed(l *Limiter) (at []Level) {
 	return at
 }
 
-func (w *world) lists(l *Limiter, want ...Level) {
+func (w *world) lists(l *program, want ...Level) {
 	w.Helper()
 	if got := w.listed(l); !slices.Equal(got, want) {
 		w.Errorf("listed %v, want %v", got, want)
@@ -73,7 +74,7 @@ func (w *world) lists(l *Limiter, want ...Level) {
 }
 
 // says checks what a level says, and that no change of it is pending.
-func (w *world) says(l *Limiter, level Level, want Rules) {
+func (w *world) says(l *program, level Level, want Rules) {
 	w.Helper()
 	if got := w.stored(l, level); !reflect.DeepEqual(got.Rules, want) || got.Pending {
 		w.Errorf("stored %+v, pending %v; want %+v", got.Rules, got.Pending, want)
@@ -84,24 +85,24 @@ func (w *world) says(l *Limiter, level Level, want Rules) {
 // with it: each of the two comes first or last, whole.
 func TestStoredWhileALevelGoes(t *testing.T) {
 	level, seven := For(acme, model), PerMinute("rpm", 7)
-	replace := func(w *world, l *Limiter, read Stored) error { return l.Replace(w.Context(), read, Rules{}) }
-	drop := func(w *world, l *Limiter, _ Stored) error { return l.DeleteLimits(w.Context(), level) }
-	set := func(w *world, l *Limiter) error { return l.SetLimits(w.Context(), level, seven) }
-	disable := func(w *world, l *Limiter) error { return l.SetAccess(w.Context(), level, Disabled) }
+	replace := func(w *world, l *program, read Stored) error { return l.Replace(w.Context(), read, Rules{}) }
+	drop := func(w *world, l *program, _ Stored) error { return l.DeleteLimits(w.Context(), level) }
+	set := func(w *world, l *program) error { return l.SetLimits(w.Context(), level, seven) }
+	disable := func(w *world, l *program) error { return l.SetAccess(w.Context(), level, Disabled) }
 	for name, test := range map[string]struct {
-		remove    func(*world, *Limiter, Stored) error
-		meanwhile func(*world, *Limiter) error
+		remove    func(*world, *program, Stored) error
+		meanwhile func(*world, *program) error
 		want      Rules
 	}{
 		"replaced by nothing, limits":  {replace, set, Rules{Limits: []Limit{seven}}},
 		"replaced by nothing, access":  {replace, disable, Rules{Access: Disabled}},
 		"its limits deleted, access":   {drop, disable, Rules{Access: Disabled}},
-		"its limits deleted, limits":   {drop, set, Rules{}}, // which then were the first
-		"its limits deleted, the same": {drop, func(w *world, l *Limiter) error { return drop(w, l, Stored{}) }, Rules{}},
+		"its limits deleted, limits":   {drop, set, Rules{Limits: []Limit{seven}}}, // which come after the deletion was stored
+		"its limits deleted, the same": {drop, func(w *world, l *program) error { return drop(w, l, Stored{}) }, Rules{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			everywhere(t, func(w *world) {
-				l := w.limiter(Limits("", PerMinute("rpm", 10)))
+				l := w.limiter(Default("", PerMinute("rpm", 10)))
 				w.admit(l, acme, Amounts{"rpm": 1})
 				w.noError(l.SetLimits(w.Context(), level, PerMinute("rpm", 60)))
 				read := w.stored(l, level)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	. "github.com/shardquota/shardquota/limiter"
+	. "github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
@@ -63,7 +64,7 @@ func TestLevels(t *testing.T) {
 	})
 }
 
-func (w *world) stored(l *Limiter, level Level) Stored {
+func (w *world) stored(l *program, level Level) Stored {
 	w.Helper()
 	stored, err := l.Stored(w.Context(), level)
 	w.noError(err)
@@ -121,7 +122,7 @@ func TestReplaceIsAsTheOthers(t *testing.T) {
 // Replace is brought to live buckets, cascade among it.
 func TestReplaceReachesLiveBuckets(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", PerMinute("rpm", 10)), ConfigCache(0))
+		l := w.limiter(Default("", PerMinute("rpm", 10)), CacheFor(0))
 		w.noError(l.CreateEntity(w.Context(), Entity{ID: acme, Parent: team, Cascade: true}))
 		w.admit(l, acme, Amounts{"rpm": 1})
 		w.holds(team, 0, "rpm", "9", "1")

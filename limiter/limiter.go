@@ -6,21 +6,20 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"regexp"
 	"slices"
-	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
 
-// DefaultNamespace is the namespace that the layout's programs use unless told.
-const DefaultNamespace = "default"
-
 // Amounts are tokens by limit name.
 type Amounts map[string]int64
+
+// maxAmount bounds one use, in tokens: sums of such amounts can be read for long.
+const maxAmount = 1_000_000_000_000
 
 // Unreachable says what becomes of uses while DynamoDB cannot be reached.
 type Unreachable int
@@ -34,200 +33,120 @@ const (
 // Limiter takes tokens for the entities of one namespace. It is safe for
 // concurrent use.
 type Limiter struct {
-	table     table.Client
-	namespace string // its id
-	limits    map[string][]Limit
-	fallback  []Limit
+	store *limits.Store
+	table table.Client
 	settings
 
-	configs configs
-	seen    *lru.Cache[table.Group, sighting]
-	short   *lru.Cache[table.Group, *shortage]
+	groups *lru.Cache[table.Group, groupCache]
+	short  *lru.Cache[table.Group, *shortage]
 }
 
 // settings are what options set.
 type settings struct {
-	now         func() time.Time
-	unreachable Unreachable
-	draws       int
-	pickOf      func(n int) int // draws one of n shards
-	atOnce      int             // how many requests of one call are made at once
-	remember    int
-	keep        time.Duration
-	name        string // of the namespace
-	id          string // of the namespace, if it is known
-	declared    []declaration
-}
-
-type declaration struct {
-	resource string // "" for all
-	limits   []Limit
+	unreachable   Unreachable
+	shardAttempts int
+	pickOf        func(n int) int // draws one of n shards
+	parallel      int             // how many requests of one use are made at once
 }
 
 // An Option changes how a Limiter works.
 type Option func(*settings)
 
-// Namespace has the Limiter work in the namespace of a name, which is registered
-// if it is not yet. Unless told it is DefaultNamespace.
-func Namespace(name string) Option { return func(s *settings) { s.name = name } }
-
-// NamespaceID has the Limiter work in the namespace of an id, and look up no name.
-func NamespaceID(id string) Option { return func(s *settings) { s.id = id } }
-
-// Limits are those of a resource where none are stored at any level; "" is every
-// resource without limits of its own here. A bucket on which one is missing or
-// another is given these when the Limiter first meets it, so that a new version of
-// a program brings its own. Limits that other programs declare stay on it.
-func Limits(resource string, limits ...Limit) Option {
-	return func(s *settings) { s.declared = append(s.declared, declaration{resource, limits}) }
-}
-
-// OnUnavailable says what becomes of uses while DynamoDB cannot be reached: Block
-// unless told. A use that DynamoDB throttles is never admitted by it: a customer
-// who asks too often would let himself in. New itself looks the namespace up, and
-// fails where that is not possible; by NamespaceID it need not.
+// OnUnavailable says what becomes of uses while DynamoDB cannot be reached; Block by
+// default. It never admits a use that DynamoDB throttles: a customer who asks too
+// often would let himself in. limits.Open itself looks the namespace up, and fails
+// where that is not possible; with limits.NamespaceID it need not.
 func OnUnavailable(answer Unreachable) Option { return func(s *settings) { s.unreachable = answer } }
 
-// ShardAttempts is how many different shards a use asks at most before it is rejected; 1
-// unless told. Each costs a write unit, and an entity whose last tokens are on
-// few of its shards is rejected less early.
-func ShardAttempts(n int) Option { return func(s *settings) { s.draws = n } }
-
-// Clock has the Limiter ask for the time there instead of the system.
-func Clock(now func() time.Time) Option { return func(s *settings) { s.now = now } }
-
-// Deterministic has a Limiter do the same wherever it is told the same: it draws
-// shards by what pick returns, a number from 0 to n-1, and makes one request at a
-// time. It is for tests and simulations.
-func Deterministic(pick func(n int) int) Option {
-	return func(s *settings) { s.pickOf, s.atOnce = pick, 1 }
+// ShardAttempts sets how many different shards a use asks at most before it is
+// rejected; 1 by default. It panics where n is less. Each attempt costs a write unit,
+// and spares rejections of an entity whose last tokens are on few of its shards.
+func ShardAttempts(n int) Option {
+	if n < 1 {
+		panic(fmt.Sprintf("limiter: %d shard attempts", n))
+	}
+	return func(s *settings) { s.shardAttempts = n }
 }
 
-// ConfigCache is how long what is stored of limits is kept; a minute unless
-// told. Buckets carry their limits: only what has no bucket yet looks here.
-func ConfigCache(keep time.Duration) Option { return func(s *settings) { s.keep = keep } }
+// Deterministic has a Limiter do the same wherever it is told the same. It draws
+// shards by what pick returns, a number from 0 to n-1, and makes one request at a
+// time. It is for tests and simulations; limits.Sequential does this for the Store.
+func Deterministic(pick func(n int) int) Option {
+	return func(s *settings) { s.pickOf, s.parallel = pick, 1 }
+}
 
-// remembered is how many groups' shard counts, and how many levels' limits, a
-// Limiter remembers.
-const remembered = 100_000
+const (
+	groupsRemembered = 100_000 // how many groups' shard counts a Limiter remembers
+	defaultParallel  = 8       // how many shards a window is propagated to at once
+)
 
-// requestsAtOnce bounds how many shards are told of a window at once, and how
-// many groups a change is brought to.
-const requestsAtOnce = 8
-
-// New returns a Limiter over a table. It looks the namespace up, unless its id
-// is given.
-func New(ctx context.Context, t table.Client, options ...Option) (*Limiter, error) {
-	s := settings{
-		now: time.Now, draws: 1, pickOf: rand.IntN, atOnce: requestsAtOnce,
-		remember: remembered, keep: time.Minute, name: DefaultNamespace,
-	}
+// New returns a Limiter that takes tokens by the limits of a Store.
+func New(store *limits.Store, options ...Option) *Limiter {
+	s := settings{shardAttempts: 1, pickOf: rand.IntN, parallel: defaultParallel}
 	for _, option := range options {
 		option(&s)
 	}
-	l := &Limiter{table: t, namespace: s.id, limits: map[string][]Limit{}, settings: s}
-	if err := l.declare(s.declared); err != nil {
-		return nil, err
+	return &Limiter{
+		store: store, table: store.Table(), settings: s,
+		groups: newCache[groupCache](groupsRemembered), short: newCache[*shortage](shortRemembered),
 	}
-	if s.draws < 1 {
-		return nil, fmt.Errorf("limiter: %d draws", s.draws)
-	}
-	l.configs = newConfigs(t, s.keep, s.remember)
-	seen, err := lru.New[table.Group, sighting](s.remember)
+}
+
+func newCache[V any](size int) *lru.Cache[table.Group, V] {
+	cache, err := lru.New[table.Group, V](size)
 	if err != nil {
-		return nil, fmt.Errorf("limiter: %w", err)
+		panic("limiter: " + err.Error()) // of a size below 1
 	}
-	l.seen = seen
-	if l.short, err = lru.New[table.Group, *shortage](shortRemembered); err != nil {
-		return nil, fmt.Errorf("limiter: %w", err)
-	}
-	if l.namespace == "" {
-		if l.namespace, err = l.lookUp(ctx, s.name); err != nil {
-			return nil, fmt.Errorf("look up the namespace: %w", err)
-		}
-	}
-	return l, nil
+	return cache
 }
 
-func (l *Limiter) declare(declared []declaration) error {
-	for _, d := range declared {
-		if err := checkAll(d.limits); err != nil {
-			return fmt.Errorf("limits of %q: %w", d.resource, err)
-		}
-		if d.resource == "" {
-			l.fallback = d.limits
-			continue
-		}
-		if !validResource(d.resource) {
-			return fmt.Errorf("%w: the resource %.80q", ErrName, d.resource)
-		}
-		l.limits[d.resource] = d.limits
-	}
-	return nil
-}
-
-// coded are the limits of a resource in the program.
-func (l *Limiter) coded(resource string) []Limit {
-	if limits, ok := l.limits[resource]; ok {
-		return limits
-	}
-	return l.fallback
-}
-
-// Names that are valid, those of the layout.
-var (
-	entityName   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.\-:@]*$`)
-	resourceName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.\-/:]*$`)
-)
-
-func validEntity(id string) bool { return len(id) <= 256 && entityName.MatchString(id) }
-
-func validResource(name string) bool { return len(name) <= 64 && resourceName.MatchString(name) }
-
-// Acquire takes tokens of an entity's limits on a resource, all or none. Where
-// the entity cascades, its parent gives the same of the limits that it has, or
-// neither gives anything. The lease is there to settle what was really used;
-// one that is not settled leaves what was taken as used.
+// Acquire takes tokens of an entity's limits on a resource, all or none. Where the
+// entity cascades, its parent gives the same of the limits that it has; if either
+// has too little, neither gives anything. The lease reconciles what was really used.
+// A use whose lease is left alone counts as it was taken.
 //
-// It fails with a *Rejection where a limit has too little, with ErrDisabled,
-// ErrUndefined, ErrAmount, ErrName or ErrContended, with an *Unavailable where
-// the table cannot be reached and OnUnavailable is Block, or with whatever else
-// keeps the table from being used, which no OnUnavailable covers: a missing
-// permission, a malformed item.
+// Acquire fails with
+//   - a *Rejection where a limit has too little,
+//   - ErrDisabled, limits.ErrUndefined, ErrAmount, limits.ErrName or
+//     limits.ErrContended, which say what is wrong,
+//   - an *Unavailable where the table cannot be reached and OnUnavailable is Block,
+//   - any other error that keeps the table from being used, such as a missing
+//     permission or a malformed item. No OnUnavailable covers those.
 func (l *Limiter) Acquire(ctx context.Context, entity, resource string, amounts Amounts) (*Lease, error) {
-	demand, err := l.demand(entity, resource, amounts)
+	demand, err := checkedDemand(entity, resource, amounts)
 	if err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil { // nothing is asked, so nothing is unavailable
 		return nil, fmt.Errorf("acquire: %w", err)
 	}
-	now := l.now()
-	group := table.Group{Namespace: l.namespace, Entity: entity, Resource: resource}
+	now := l.store.Now()
+	group := table.Group{Namespace: l.store.Namespace(), Entity: entity, Resource: resource}
 	lease := &Lease{limiter: l, counted: true}
 	own, err := l.draw(ctx, group, demand, false, now)
 	if err != nil {
 		return l.refused(ctx, err)
 	}
-	lease.sides = append(lease.sides, own)
+	lease.charges = append(lease.charges, own)
 	parent, cascades := own.parent()
 	if !cascades {
 		return lease, nil
 	}
-	above, err := l.draw(ctx, table.Group{Namespace: l.namespace, Entity: parent, Resource: resource}, demand, true, now)
+	group.Entity = parent
+	above, err := l.draw(ctx, group, demand, true, now)
 	if err != nil {
-		if errors.Is(err, ErrUndefined) {
+		if errors.Is(err, limits.ErrUndefined) {
 			err = fmt.Errorf("the parent: %w", err)
 		}
 		return l.refused(ctx, errors.Join(err, lease.undo(ctx)))
 	}
 	if above != nil {
-		lease.sides = append(lease.sides, above)
+		lease.charges = append(lease.charges, above)
 	}
 	return lease, nil
 }
 
-// refused is what becomes of a use that failed.
+// refused returns what becomes of a use that failed.
 func (l *Limiter) refused(ctx context.Context, err error) (*Lease, error) {
 	var rejection *Rejection
 	switch {
@@ -239,13 +158,10 @@ func (l *Limiter) refused(ctx context.Context, err error) (*Lease, error) {
 	return nil, &Unavailable{err}
 }
 
-// demand checks what a use asks for and returns it in millitokens.
-func (l *Limiter) demand(entity, resource string, amounts Amounts) (quota.Demand, error) {
-	if !validEntity(entity) {
-		return nil, fmt.Errorf("%w: the entity's id: one has up to 256 letters, digits and _ . - : @, a letter or digit first", ErrName)
-	}
-	if !validResource(resource) {
-		return nil, fmt.Errorf("%w: the resource %.80q: one has up to 64 letters, digits and _ . - / : with a letter first", ErrName, resource)
+// checkedDemand checks what a use asks for and returns it in millitokens.
+func checkedDemand(entity, resource string, amounts Amounts) (quota.Demand, error) {
+	if err := limits.For(entity, resource).Check(); err != nil {
+		return nil, err
 	}
 	if len(amounts) == 0 {
 		return nil, fmt.Errorf("%w: none is asked for", ErrAmount)
@@ -256,7 +172,7 @@ func (l *Limiter) demand(entity, resource string, amounts Amounts) (quota.Demand
 			return nil, fmt.Errorf("%w: %.80s: %d is not within 0 and %d", ErrAmount, name, amount, int64(maxAmount))
 		}
 		if name == quota.WriteMeter {
-			return nil, fmt.Errorf("%w: %s is the meter of an item's writes", ErrUndefined, name)
+			return nil, fmt.Errorf("%w: %s is the meter of an item's writes", limits.ErrUndefined, name)
 		}
 		demand[name] = amounts[name] * 1000
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	. "github.com/shardquota/shardquota/limiter"
+	. "github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
@@ -28,9 +29,9 @@ func (w *world) meanwhile(nth int, request string, do func()) {
 }
 
 // other is a program whose requests are not noted.
-func (w *world) other(options ...Option) *Limiter {
+func (w *world) other(options ...any) *program {
 	w.Helper()
-	l, err := New(w.Context(), w.Client, append([]Option{NamespaceID("ns1"), Clock(func() time.Time { return w.now })}, options...)...)
+	l, err := newProgram(w.Context(), w.Client, append([]any{NamespaceID("ns1"), Clock(func() time.Time { return w.now })}, options...)...)
 	w.noError(err)
 	return l
 }
@@ -48,7 +49,7 @@ var calls = func(n int64) Limit { return Quota("calls", n, "0 0 * * *") }
 func TestADoublingIsRememberedByWhoMadeIt(t *testing.T) {
 	w := newWorld(t)
 	var counts []int
-	l := w.limiter(Limits("", calls(100_000)), last(&counts))
+	l := w.limiter(Default("", calls(100_000)), last(&counts))
 	for range 1000 {
 		w.admit(l, acme, Amounts{"calls": 1})
 	}
@@ -63,7 +64,7 @@ func TestADoublingIsRememberedByWhoMadeIt(t *testing.T) {
 // shard 0 is made with.
 func TestShardsThatLagAreRaisedBeforeShardZeroIsMade(t *testing.T) {
 	w := newWorld(t)
-	options := []Option{Limits("", calls(100)), ShardAttempts(32)}
+	options := []any{Default("", calls(100)), ShardAttempts(32)}
 	l := w.limiter(options...)
 	w.admit(l, acme, Amounts{"calls": 0})
 	w.double(acme)
@@ -112,7 +113,7 @@ func TestNothingIsGivenBackTwice(t *testing.T) {
 			w := newWorld(t)
 			u := &unsettled{Client: w.Client, landed: x.landed}
 			w.asked.Client = u
-			l := w.limiter(Limits("", calls(100)))
+			l := w.limiter(Default("", calls(100)))
 			w.admit(l, acme, Amounts{"calls": 30})
 			lease := w.admit(l, acme, Amounts{"calls": 30})
 			u.err = x.err
@@ -203,7 +204,7 @@ func TestTwoOperatorsLeaveAStampThatHolds(t *testing.T) {
 func TestAShardIsMadeWhileTheCountDoubles(t *testing.T) {
 	w := newWorld(t)
 	var counts []int
-	l := w.limiter(Limits("", calls(100)), last(&counts))
+	l := w.limiter(Default("", calls(100)), last(&counts))
 	w.admit(l, acme, Amounts{"calls": 0})
 	w.double(acme)
 	w.admit(l, acme, Amounts{"calls": 0})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	. "github.com/shardquota/shardquota/limiter"
+	. "github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
@@ -52,7 +53,7 @@ func TestLimitsAreStored(t *testing.T) {
 // where none does.
 func TestTheFirstLevelDecides(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", PerMinute("rpm", 1)), ConfigCache(0))
+		l := w.limiter(Default("", PerMinute("rpm", 1)), CacheFor(0))
 		capacity := func() int64 {
 			w.admit(l, acme, Amounts{"rpm": 0})
 			return w.bucket(acme, 0).Limit("rpm").Base.Capacity / 1000
@@ -112,7 +113,7 @@ func TestAChangeReachesLiveBuckets(t *testing.T) {
 
 func TestAccess(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", PerMinute("rpm", 10)), ConfigCache(0))
+		l := w.limiter(Default("", PerMinute("rpm", 10)), CacheFor(0))
 		w.admit(l, acme, Amounts{"rpm": 4})
 		disabled := func(entity string) bool {
 			lease, err := l.Acquire(w.Context(), entity, model, Amounts{"rpm": 1})
@@ -160,8 +161,8 @@ func TestTwoProgramsOfOneResource(t *testing.T) {
 	everywhere(t, func(w *world) {
 		admitted := 0
 		for range 6 { // each time new ones, as in a deployment that rolls
-			one := w.limiter(Limits("", Quota("tokens", 10, "0 0 1 * *")))
-			two := w.limiter(Limits("", PerMinute("requests", 1000)))
+			one := w.limiter(Default("", Quota("tokens", 10, "0 0 1 * *")))
+			two := w.limiter(Default("", PerMinute("requests", 1000)))
 			for range 4 {
 				if _, err := one.Acquire(w.Context(), acme, model, Amounts{"tokens": 1}); err == nil {
 					admitted++
@@ -178,7 +179,7 @@ func TestTwoProgramsOfOneResource(t *testing.T) {
 // as the program says.
 func TestStoredLimitsAreKeptForAWhile(t *testing.T) {
 	w := newWorld(t)
-	l := w.limiter(Limits("", PerMinute("rpm", 10)), ConfigCache(time.Minute))
+	l := w.limiter(Default("", PerMinute("rpm", 10)), CacheFor(time.Minute))
 	w.admit(l, acme, Amounts{"rpm": 1})
 	looks := func() bool {
 		w.since()
@@ -226,11 +227,11 @@ func TestSoft(t *testing.T) {
 // A new version of a program brings its limits to the buckets that it meets.
 func TestANewVersionBringsItsLimits(t *testing.T) {
 	w := newWorld(t)
-	old := w.limiter(Limits("", PerMinute("rpm", 10)))
+	old := w.limiter(Default("", PerMinute("rpm", 10)))
 	w.admit(old, acme, Amounts{"rpm": 1})
 	w.double(acme)
 	w.admit(old, acme, Amounts{"rpm": 0})
-	next := w.limiter(Limits("", PerMinute("rpm", 50), Quota("calls", 100, "0 0 * * *")), Deterministic(func(int) int { return 0 }))
+	next := w.limiter(Default("", PerMinute("rpm", 50), Quota("calls", 100, "0 0 * * *")), Deterministic(func(int) int { return 0 }))
 	w.admit(next, acme, Amounts{"rpm": 1}) // by the old ones, and then
 	eq(w, "capacity", w.bucket(acme, 0).Limit("rpm").Base.Capacity, 50_000)
 	w.admit(next, acme, Amounts{"rpm": 1, "calls": 1})
@@ -239,12 +240,12 @@ func TestANewVersionBringsItsLimits(t *testing.T) {
 	w.asks("take sk-live-acme 0")
 
 	// A limit that was never there is brought by the first use of it, too.
-	third := w.limiter(Limits("", PerMinute("rpm", 50), Quota("calls", 100, "0 0 * * *"), PerHour("images", 5)))
+	third := w.limiter(Default("", PerMinute("rpm", 50), Quota("calls", 100, "0 0 * * *"), PerHour("images", 5)))
 	w.admit(third, acme, Amounts{"images": 1})
 
 	// What is stored goes before what is in a program.
 	w.noError(next.SetLimits(t.Context(), ForAll(), PerMinute("rpm", 7)))
-	w.admit(w.limiter(Limits("", PerMinute("rpm", 50))), acme, Amounts{"rpm": 1})
+	w.admit(w.limiter(Default("", PerMinute("rpm", 50))), acme, Amounts{"rpm": 1})
 	eq(w, "capacity", w.bucket(acme, 0).Limit("rpm").Base.Capacity, 7_000)
 }
 
@@ -285,7 +286,7 @@ func TestBadLimits(t *testing.T) {
 		if !errors.Is(err, ErrLimit) || !strings.Contains(fmt.Sprint(err), says) {
 			t.Errorf("%s: got %v", says, err)
 		}
-		if _, err := New(t.Context(), w.asked, NamespaceID("n"), Limits("", limits...)); !errors.Is(err, ErrLimit) {
+		if _, err := Open(t.Context(), w.asked, NamespaceID("n"), Default("", limits...)); !errors.Is(err, ErrLimit) {
 			t.Errorf("%s, in a program: got %v", says, err)
 		}
 	}
@@ -342,7 +343,7 @@ func TestEntities(t *testing.T) {
 // An entity that is created after it was used brings its parent to its buckets.
 func TestAnEntityCreatedLate(t *testing.T) {
 	w := newWorld(t)
-	l := w.limiter(Limits("", PerMinute("rpm", 10)))
+	l := w.limiter(Default("", PerMinute("rpm", 10)))
 	w.admit(l, acme, Amounts{"rpm": 1})
 	w.noError(l.CreateEntity(t.Context(), Entity{ID: acme, Parent: team, Cascade: true}))
 	w.admit(l, acme, Amounts{"rpm": 1})
@@ -352,16 +353,16 @@ func TestAnEntityCreatedLate(t *testing.T) {
 // Programs that name the same namespace share it.
 func TestNamespaces(t *testing.T) {
 	everywhere(t, func(w *world) {
-		limits := Limits("", Quota("calls", 10, "0 0 * * *"))
-		open := func(options ...Option) *Limiter {
-			l, err := New(w.Context(), w.asked, append(options, limits)...)
+		limits := Default("", Quota("calls", 10, "0 0 * * *"))
+		open := func(options ...any) *program {
+			l, err := newProgram(w.Context(), w.asked, append(options, limits)...)
 			w.noError(err)
 			return l
 		}
 		w.admit(open(), acme, Amounts{"calls": 6})
 		w.reject(open(Namespace("default")), acme, Amounts{"calls": 5})
 		w.admit(open(Namespace("other")), acme, Amounts{"calls": 5})
-		if _, err := New(w.Context(), w.asked, Namespace("#")); !errors.Is(err, ErrName) {
+		if _, err := Open(w.Context(), w.asked, Namespace("#")); !errors.Is(err, ErrName) {
 			w.Error(err)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	. "github.com/shardquota/shardquota/limiter"
+	. "github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
@@ -13,7 +14,7 @@ import (
 // gathered is a lease on 600 of 830 calls: 250 off shard 2, 230 off 3, 120 off 1.
 func (w *world) gathered() *Lease {
 	w.Helper()
-	l := w.limiter(Limits("", divided(Quota("calls", 1000, "0 0 * * *"), quota.Pooled), PerMinute("rpm", 60)), Deterministic(func(int) int { return 0 }))
+	l := w.limiter(Default("", divided(Quota("calls", 1000, "0 0 * * *"), quota.Pooled), PerMinute("rpm", 60)), Deterministic(func(int) int { return 0 }))
 	w.split(l, 4, Amounts{"calls": 0})
 	for shard := range 4 {
 		w.amendShard(acme, shard)
@@ -131,7 +132,7 @@ func TestASettlementThatTheParentRefuses(t *testing.T) {
 func TestADrippingShardZeroIsMadeAnew(t *testing.T) {
 	for division, want := range map[quota.Division]string{quota.Divided: "500", quota.Pooled: "500", quota.Replicated: "0"} {
 		everywhere(t, func(w *world) {
-			limits := Limits("", divided(PerHour("tpm", 1000), division))
+			limits := Default("", divided(PerHour("tpm", 1000), division))
 			zero, last := Deterministic(func(int) int { return 0 }), Deterministic(func(of int) int { return of - 1 })
 			l := w.limiter(limits, last)
 			w.admit(l, acme, Amounts{"tpm": 0})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/shardquota/shardquota/internal/fixture"
 	. "github.com/shardquota/shardquota/limiter"
+	. "github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )

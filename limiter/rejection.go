@@ -11,36 +11,29 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// Errors of an Acquire besides a Rejection.
+// Errors of an Acquire besides a Rejection. Package limits has the others:
+// limits.ErrUndefined, limits.ErrName and limits.ErrContended.
 var (
 	// ErrDisabled says that an operator has disabled the entity or the resource.
 	ErrDisabled = errors.New("disabled by an operator")
-	// ErrUndefined says that no limits are defined for the use, at no level and
-	// in no option, or not the one that is asked for.
-	ErrUndefined = errors.New("no such limit is defined")
-	// ErrAmount says that an amount is negative or too large to be one, or gives
-	// back more than was taken.
+	// ErrAmount says that an amount is negative or too large, or gives back more than
+	// was taken.
 	ErrAmount = errors.New("malformed amount")
-	// ErrContended says that other programs changed a bucket at each of many
-	// attempts. Nothing was taken.
-	ErrContended = errors.New("others changed the bucket again and again")
-	// ErrName says that an entity's id or a resource's name is not one.
-	ErrName = errors.New("malformed name")
 )
 
 // Rejection is why a use was not admitted. Nothing of it was taken.
 type Rejection struct {
 	Resource string
-	Parent   bool     // the entity's parent had too little; the entity itself would have admitted
+	Parent   bool     // the entity's parent had too little; the entity itself would have admitted the use
 	Shard    int      // the shard that was drawn last
 	Shards   int      // how many there are
 	Limits   []Status // of every limit asked for, by name
-	Together bool     // what is gathered, and short, it says of all shards together, as of a second ago at most
+	Together bool     // pooled limits that are short are those of all shards together, at most a second old
 }
 
-// Status is what one shard can give of a limit, in tokens, rounded down; of one
-// that is gathered, and that the shard is short of, all shards together if the
-// rejection is Together.
+// Status is what one shard can give of a limit, in tokens, rounded down. Of a pooled
+// limit that the shard is short of, it is what all shards can give, if the rejection
+// is Together.
 type Status struct {
 	Limit      string
 	Requested  int64
@@ -51,9 +44,9 @@ type Status struct {
 	Period     time.Duration // in which Refill drips, or 0 for a quota
 	Refill     int64         // for all shards
 	RetryAfter time.Duration // when this shard will have it if nobody else takes of it, at most 100 years; 0 where it has enough
-	// Never says that this shard can never hold the amount, nor can any other
-	// once it has been restored at the shard count that there is. Until then one
-	// that was granted its part of a quota at a lower count may hold more.
+	// Never says that this shard can never hold the amount, nor can any other once it
+	// has been restored at the present shard count. Until then a shard may hold more
+	// that was granted its share of a quota at a lower count.
 	Never bool
 }
 
@@ -83,8 +76,8 @@ func (r *Rejection) Error() string {
 	return fmt.Sprintf("over %slimits of %s: %s", whose, r.Resource, strings.Join(parts, "; "))
 }
 
-// RetryAfter is when the use can be tried again; ok is false where that is
-// never, because one amount is more than a shard can ever hold (Status.Never).
+// RetryAfter returns when the use can be tried again. ok is false where that is never,
+// because one amount is more than a shard can ever hold (Status.Never).
 func (r *Rejection) RetryAfter() (wait time.Duration, ok bool) {
 	if r.Impossible() {
 		return 0, false
@@ -101,8 +94,8 @@ func (r *Rejection) Impossible() bool {
 	return slices.ContainsFunc(r.Limits, func(s Status) bool { return s.Never })
 }
 
-// Of returns what there is of a limit that was asked for; the zero Status of one
-// that was not, or that is not enforced.
+// Of returns what there is of a limit that was asked for. It returns the zero Status
+// for one that was not, or that is not enforced.
 func (r *Rejection) Of(limit string) Status {
 	for _, s := range r.Limits {
 		if s.Limit == limit {
@@ -124,7 +117,14 @@ func (r *Rejection) sooner(than *Rejection) bool {
 	return ok && (!otherOK || wait < other)
 }
 
-// rejection renders why a bucket does not admit a use at now.
+// rejectionOfAll says why all shards together do not admit a use; b is the drawn one.
+func rejectionOfAll(b *table.Bucket, statuses []quota.Shortage, now int64) *Rejection {
+	r := rejection(b, statuses, now)
+	r.Together = true
+	return r
+}
+
+// rejection says why a bucket does not admit a use at now.
 func rejection(b *table.Bucket, statuses []quota.Shortage, now int64) *Rejection {
 	r := &Rejection{Resource: b.Key.Resource, Shard: b.Shard, Shards: b.ShardCount}
 	for _, s := range statuses {
@@ -144,7 +144,7 @@ func rejection(b *table.Bucket, statuses []quota.Shortage, now int64) *Rejection
 	return r
 }
 
-// division is how a limit of a bucket is divided in fact.
+// division returns how a limit of a bucket is divided in fact.
 func division(b *table.Bucket, name string) quota.Division {
 	if l := b.Limit(name); !l.InvalidDivision() {
 		return l.Division
@@ -152,7 +152,7 @@ func division(b *table.Bucket, name string) quota.Division {
 	return quota.Divided
 }
 
-// floor is an amount of millitokens in whole tokens, rounded down.
+// floor returns millitokens in whole tokens, rounded down.
 func floor(milli int64) int64 {
 	if milli < 0 {
 		return -((999 - milli) / 1000)
@@ -160,9 +160,9 @@ func floor(milli int64) int64 {
 	return milli / 1000
 }
 
-// Unavailable is an Acquire that DynamoDB did not answer, or for now refused.
-// What was asked may have been taken nevertheless; then it is lost to the
-// entity, never granted twice.
+// Unavailable is an Acquire that DynamoDB did not answer, or refused for now. What was
+// asked may have been taken nevertheless. Then it is lost to the entity, and never
+// granted twice.
 type Unavailable struct{ Cause error }
 
 func (u *Unavailable) Error() string { return "the table cannot be reached: " + u.Cause.Error() }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	. "github.com/shardquota/shardquota/limiter"
+	. "github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/memory"
@@ -40,7 +41,7 @@ func (w *world) sold(limit string) string {
 // no other.
 func TestADrawnShardIsMade(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", Quota("calls", 1001, "0 0 * * *"), PerMinute("rpm", 90)), ShardAttempts(32))
+		l := w.limiter(Default("", Quota("calls", 1001, "0 0 * * *"), PerMinute("rpm", 90)), ShardAttempts(32))
 		w.admit(l, acme, Amounts{"calls": 1})
 		w.double(acme)
 		for w.bucketOrNil(acme, 1) == nil {
@@ -69,7 +70,7 @@ func (w *world) bucketOrNil(entity string, shard int) *table.Bucket {
 // made with nothing (G10): less than its part, never more.
 func TestADonorThatKeepsChanging(t *testing.T) {
 	w := newWorld(t)
-	quota := Limits("", Quota("calls", 100, "0 0 * * *"))
+	quota := Default("", Quota("calls", 100, "0 0 * * *"))
 	l, other := w.limiter(quota, Deterministic(func(n int) int { return n - 1 })), w.limiter(quota, Deterministic(func(int) int { return 0 }))
 	w.admit(l, acme, Amounts{"calls": 0})
 	w.double(acme)
@@ -93,7 +94,7 @@ func TestADonorThatKeepsChanging(t *testing.T) {
 // A rejection keeps the move that made the shard (G9).
 func TestARejectionKeepsTheMove(t *testing.T) {
 	w := newWorld(t)
-	l := w.limiter(Limits("", Quota("calls", 100, "0 0 * * *")))
+	l := w.limiter(Default("", Quota("calls", 100, "0 0 * * *")))
 	w.admit(l, acme, Amounts{"calls": 1})
 	w.double(acme)
 	w.admit(l, acme, Amounts{"calls": 0}) // and learns of it
@@ -115,7 +116,7 @@ func TestExactlyWhatWasSold(t *testing.T) {
 		if _, inMemory := w.Client.(*memory.Client); inMemory {
 			sizes = sizes[1:]
 		}
-		l := w.limiter(Limits("", Quota("calls", sold, "0 0 * * *")), ShardAttempts(32))
+		l := w.limiter(Default("", Quota("calls", sold, "0 0 * * *")), ShardAttempts(32))
 		w.admit(l, acme, Amounts{"calls": 0})
 		var admitted atomic.Int64
 		use := func(ctx context.Context, size int64) error {
@@ -162,7 +163,7 @@ func groupOf(entity string) table.Group { return group(entity) }
 // A shard 0 that runs hot is doubled by the client, and the others are told.
 func TestAHotShardIsDoubled(t *testing.T) {
 	w := newWorld(t)
-	l := w.limiter(Limits("", Quota("calls", 100_000, "0 0 * * *")))
+	l := w.limiter(Default("", Quota("calls", 100_000, "0 0 * * *")))
 	for range 1000 { // in no time, as the clock stands
 		w.admit(l, acme, Amounts{"calls": 1})
 	}
@@ -177,7 +178,7 @@ func TestAHotShardIsDoubled(t *testing.T) {
 // Slow steady traffic never doubles anything, though the meter as stored falls.
 func TestSlowTrafficDoublesNothing(t *testing.T) {
 	w := newWorld(t)
-	l := w.limiter(Limits("", Quota("calls", 100_000, "0 0 * * *")))
+	l := w.limiter(Default("", Quota("calls", 100_000, "0 0 * * *")))
 	for range 3000 {
 		w.now = w.now.Add(2 * time.Millisecond)
 		w.admit(l, acme, Amounts{"calls": 1})
@@ -189,7 +190,7 @@ func TestSlowTrafficDoublesNothing(t *testing.T) {
 // into it by themselves.
 func TestASessionIsSharedByItsShards(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Limits("", Session("calls", 80, time.Hour)), ShardAttempts(32))
+		l := w.limiter(Default("", Session("calls", 80, time.Hour)), ShardAttempts(32))
 		w.admit(l, acme, Amounts{"calls": 10})
 		w.double(acme)
 		w.admit(l, acme, Amounts{"calls": 0})
@@ -211,7 +212,7 @@ func TestASessionIsSharedByItsShards(t *testing.T) {
 }
 
 // drain uses a limit up, one token each time.
-func (w *world) drain(l *Limiter, limit string) (admitted int) {
+func (w *world) drain(l *program, limit string) (admitted int) {
 	w.Helper()
 	for {
 		_, err := l.Acquire(w.Context(), acme, model, Amounts{limit: 1})
@@ -228,7 +229,7 @@ func (w *world) drain(l *Limiter, limit string) (admitted int) {
 // others.
 func TestAShardMadeAfterTheWindow(t *testing.T) {
 	w := newWorld(t)
-	l := w.limiter(Limits("", Session("calls", 80, time.Hour)))
+	l := w.limiter(Default("", Session("calls", 80, time.Hour)))
 	w.admit(l, acme, Amounts{"calls": 40})
 	w.double(acme)
 	w.admit(l, acme, Amounts{"calls": 0}) // and learns of it
@@ -238,7 +239,7 @@ func TestAShardMadeAfterTheWindow(t *testing.T) {
 	}
 	a, b := w.bucket(acme, 0).Limit("calls"), w.bucket(acme, 1).Limit("calls")
 	eq(w, "one window", *a.Window.Start, *b.Window.Start)
-	used := w.drain(w.limiter(Limits("", Session("calls", 80, time.Hour)), ShardAttempts(32)), "calls")
+	used := w.drain(w.limiter(Default("", Session("calls", 80, time.Hour)), ShardAttempts(32)), "calls")
 	used += w.drain(l, "calls")
 	eq(w, "net", a.Consumed+b.Consumed-40_000 <= 80_000, true)
 	if used > 80 {
@@ -249,7 +250,7 @@ func TestAShardMadeAfterTheWindow(t *testing.T) {
 // A client that was away learns of a lower count from shard 0, and draws again.
 func TestAGroupThatWasMadeAnew(t *testing.T) {
 	w := newWorld(t)
-	l := w.limiter(Limits("", Quota("calls", 100, "0 0 * * *")), ShardAttempts(32))
+	l := w.limiter(Default("", Quota("calls", 100, "0 0 * * *")), ShardAttempts(32))
 	w.admit(l, acme, Amounts{"calls": 1})
 	for range 3 {
 		w.double(acme)
@@ -266,7 +267,7 @@ func TestAGroupThatWasMadeAnew(t *testing.T) {
 // What shard 0 held is: nothing is left that tells of it.
 func TestShardsThatOutliveShardZero(t *testing.T) {
 	everywhere(t, func(w *world) {
-		options := []Option{Limits("", Quota("calls", 100, "0 0 * * *")), ShardAttempts(32)}
+		options := []any{Default("", Quota("calls", 100, "0 0 * * *")), ShardAttempts(32)}
 		l := w.limiter(options...)
 		w.admit(l, acme, Amounts{"calls": 1})
 		w.double(acme)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	. "github.com/shardquota/shardquota/limiter"
+	. "github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -83,7 +84,7 @@ func TestAShardThatCannotBeRead(t *testing.T) {
 // other either.
 func TestAChangeThatFailsSomewhere(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(Deterministic(func(int) int { return 0 }))
+		l := w.limiter(Sequential(), Deterministic(func(int) int { return 0 }))
 		w.noError(l.SetLimits(w.Context(), ForAll(), PerMinute("rpm", 60)))
 		for _, entity := range []string{"a", "b", "c"} {
 			w.admit(l, entity, Amounts{"rpm": 1})
@@ -130,7 +131,7 @@ func TestAChangeThatFailsSomewhere(t *testing.T) {
 // buckets keep those that they have.
 func TestAccessWhereLimitsCannotBeRead(t *testing.T) {
 	everywhere(t, func(w *world) {
-		l := w.limiter(ConfigCache(0))
+		l := w.limiter(CacheFor(0))
 		w.noError(l.SetLimits(w.Context(), ForAll(), Quota("calls", 10, "0 0 * * *")))
 		w.admit(l, acme, Amounts{"calls": 1})
 		_, err := w.Client.Amend(w.Context(), "ns1/SYSTEM#", "#CONFIG", table.Amendment{Set: table.Item{"l_calls_rsched": table.S("7nonsense")}})
@@ -188,10 +189,10 @@ func TestReplaceOfWhatCannotBeRead(t *testing.T) {
 // anybody enabled.
 func TestAccessWhereLimitsDoNotFit(t *testing.T) {
 	everywhere(t, func(w *world) {
-		zoned := func(name, zone string) Option {
+		zoned := func(name, zone string) StoreOption {
 			limit := Quota(name, 10, "0 0 * * *")
 			limit.Zone = zone
-			return Limits("", limit)
+			return Default("", limit)
 		}
 		w.admit(w.limiter(zoned("calls", "Europe/Berlin")), acme, Amounts{"calls": 1})
 		l := w.limiter(zoned("tokens", "Asia/Tokyo"))

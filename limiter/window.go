@@ -9,8 +9,8 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// opened are the windows that changes of a bucket open.
-func opened(b *table.Bucket, changes []quota.Change) []table.OpenedWindow {
+// openedBy returns the windows that changes of a bucket open.
+func openedBy(b *table.Bucket, changes []quota.Change) []table.OpenedWindow {
 	var windows []table.OpenedWindow
 	for _, change := range changes {
 		if change.Open != nil {
@@ -20,19 +20,43 @@ func opened(b *table.Bucket, changes []quota.Change) []table.OpenedWindow {
 	return windows
 }
 
-// tell tells the other shards of windows that were opened on the asked one: the
-// start alone, no tokens. A shard that is not told opens a window of its own
-// when it is used next, so that what fails here is let be.
-func (a *asking) tell(ctx context.Context, windows []table.OpenedWindow, count int) {
+// liveOn returns the session windows of a bucket that are live at now.
+func liveOn(b *table.Bucket, now int64) []table.OpenedWindow {
+	var windows []table.OpenedWindow
+	for i := range b.Limits {
+		w := b.Limits[i].Window
+		if w.Start != nil && now < *w.Start+w.Length {
+			windows = append(windows, table.OpenedWindow{Limit: b.Limits[i].Name, Start: *w.Start, Length: w.Length})
+		}
+	}
+	return windows
+}
+
+// newWindows returns the windows of a shard that are not those of shard 0.
+func newWindows(zero, shard *table.Bucket) []table.OpenedWindow {
+	var windows []table.OpenedWindow
+	for i := range shard.Limits {
+		is, was := shard.Limits[i].Window, zero.Limits[i].Window
+		if is.Start != nil && (was.Start == nil || *was.Start != *is.Start) {
+			windows = append(windows, table.OpenedWindow{Limit: shard.Limits[i].Name, Start: *is.Start, Length: is.Length})
+		}
+	}
+	return windows
+}
+
+// propagateWindows stores windows that were opened on one shard on the other shards
+// of its group: their start alone, no tokens. It ignores failures: a shard that
+// misses a window opens one of its own at its next use.
+func (l *Limiter) propagateWindows(ctx context.Context, opener table.Key, windows []table.OpenedWindow, count int) {
 	var group errgroup.Group
-	group.SetLimit(a.atOnce)
+	group.SetLimit(l.parallel)
 	for _, window := range windows {
 		for shard := range count {
-			if shard == a.key.Shard {
+			if shard == opener.Shard {
 				continue
 			}
 			group.Go(func() error {
-				_, err := a.table.PropagateWindow(ctx, a.key.At(shard), window)
+				_, err := l.table.PropagateWindow(ctx, opener.At(shard), window)
 				return err
 			})
 		}

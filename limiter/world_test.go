@@ -13,6 +13,7 @@ import (
 
 	"github.com/shardquota/shardquota/internal/dynoxide"
 	. "github.com/shardquota/shardquota/limiter"
+	. "github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/dynamo"
@@ -177,11 +178,37 @@ func everywhere(t *testing.T, test func(w *world)) {
 	})
 }
 
+// program is a program that takes tokens, and operates what it takes them by.
+type program struct {
+	*Limiter
+	*Store
+}
+
+// newProgram opens a Store, by those of the options that are its own, and makes a
+// Limiter over it by the others.
+func newProgram(ctx context.Context, t table.Client, options ...any) (*program, error) {
+	var open []StoreOption
+	var take []Option
+	for _, option := range options {
+		switch option := option.(type) {
+		case StoreOption:
+			open = append(open, option)
+		case Option:
+			take = append(take, option)
+		}
+	}
+	store, err := Open(ctx, t, open...)
+	if err != nil {
+		return nil, err
+	}
+	return &program{New(store, take...), store}, nil
+}
+
 // limiter is one of the world's programs.
-func (w *world) limiter(options ...Option) *Limiter {
+func (w *world) limiter(options ...any) *program {
 	w.Helper()
-	options = append([]Option{NamespaceID("ns1"), Clock(func() time.Time { return w.now })}, options...)
-	l, err := New(w.Context(), w.asked, options...)
+	options = append([]any{NamespaceID("ns1"), Clock(func() time.Time { return w.now })}, options...)
+	l, err := newProgram(w.Context(), w.asked, options...)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -190,7 +217,7 @@ func (w *world) limiter(options ...Option) *Limiter {
 }
 
 // admit acquires what must be given.
-func (w *world) admit(l *Limiter, entity string, amounts Amounts) *Lease {
+func (w *world) admit(l *program, entity string, amounts Amounts) *Lease {
 	w.Helper()
 	lease, err := l.Acquire(w.Context(), entity, model, amounts)
 	if err != nil {
@@ -200,7 +227,7 @@ func (w *world) admit(l *Limiter, entity string, amounts Amounts) *Lease {
 }
 
 // reject acquires what must be rejected.
-func (w *world) reject(l *Limiter, entity string, amounts Amounts) *Rejection {
+func (w *world) reject(l *program, entity string, amounts Amounts) *Rejection {
 	w.Helper()
 	_, err := l.Acquire(w.Context(), entity, model, amounts)
 	var rejection *Rejection

@@ -53,8 +53,8 @@ const (
 	FieldResetCount Field = "rn" // how many resets an operator made
 )
 
-// noSchedule is the value of a limit's schedule attribute that says it has
-// none, whatever the item's default.
+// noSchedule is the value of a limit's schedule attribute that keeps the item's
+// default off the limit.
 const noSchedule = "-"
 
 const limitPrefix = "b_"
@@ -88,8 +88,8 @@ const maxCount = 1 << 16
 // bytes, and an item has 400 KB.
 const maxLimits = 10_000
 
-// Bucket is a bucket item: what the rules need of it, and the item itself,
-// which holds whatever else the layout or a newer client put on it.
+// Bucket is a bucket item: the fields that the rules need, and the item itself, which
+// also holds what a newer client put on it.
 type Bucket struct {
 	Key Key
 	quota.Bucket
@@ -168,8 +168,8 @@ type reader struct {
 	calendars parsed[quota.Resets]
 }
 
-// parsed is what the text of an item's default says: every limit without its
-// own takes it over, and it may be long.
+// parsed is an item's default, read once. Every limit without one of its own takes it
+// over, and its text may be long.
 type parsed[T any] struct {
 	done  bool
 	value T
@@ -281,8 +281,8 @@ func (r *reader) string(name string) string {
 	return text.Value
 }
 
-// division reads how a limit is divided. What says none that is known is kept as
-// it is; a value that is no string is as good.
+// division reads how a limit is divided. It keeps a text that names no known
+// division, and reads a value of another type as such a text.
 func (r *reader) division(name string) quota.Division {
 	switch value := r.item[name].(type) {
 	case nil:
@@ -294,8 +294,8 @@ func (r *reader) division(name string) quota.Division {
 	}
 }
 
-// soft reads until when a limit is soft. The stamp is a time; a plain true,
-// which early clients wrote, has no end.
+// soft reads until when a limit is soft. The stamp is a time. Early clients wrote a
+// plain true, which has no end.
 func (r *reader) soft(name string) int64 {
 	if r.flag(name) {
 		return quota.MaxTime
@@ -306,7 +306,7 @@ func (r *reader) soft(name string) int64 {
 	return r.natural(name, quota.MaxTime)
 }
 
-// stamp reads a deadline; what is no number is none.
+// stamp reads a deadline, 0 where there is no number.
 func (r *reader) stamp(name string) int64 {
 	if _, isNumber := r.item[name].(*types.AttributeValueMemberN); !isNumber {
 		return 0
@@ -353,9 +353,8 @@ func (r *reader) optional(name string, limit int64) *int64 {
 	return &parsed
 }
 
-// Fill writes the fields that the rules read back to an item, so that a bucket
-// that was decoded and changed can be stored. Everything else on the item
-// stays. Schedules are not written: they live on the item.
+// Fill writes the bucket's fields back to its item, so that a bucket that was decoded
+// and changed can be stored. Everything else on the item stays, its schedules too.
 func (b *Bucket) Fill() {
 	setNumber := func(name string, value int64) { b.Item[name] = N(strconv.FormatInt(value, 10)) }
 	setOptional := func(name string, value *int64) {

@@ -5,76 +5,77 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/shardquota/shardquota/quota"
 )
 
-// Client is the table to a program that takes tokens: a Store, and the writes
-// that only such programs make. What the Store's comment says of its methods
-// holds for these too, but for one thing: Take, Use and Settle cannot be told
-// from another program's, so that a lost answer of theirs is not recognised.
-// They MUST NOT be tried again by themselves once they may have landed, and the
-// error that wraps ErrRetry then means that they landed or not.
+// Client is the table to a program that takes tokens: a Store, and the writes that
+// only such programs make. What the Store's comment says of its methods holds here
+// too, with one exception. Charge, Use and Reconcile cannot be told from another
+// program's, so that nobody can recognise one whose answer was lost. They MUST NOT
+// be sent again once they may have landed. An error that wraps ErrRetry, and not
+// ErrThrottled, then means that the write landed or did not.
 type Client interface {
 	Store
 
-	// Charge MUST charge a bucket in one atomic write, without reading anything
-	// first, if and only if the bucket exists, is neither disabled nor bypassed at
-	// Now, has an expiry after Now or none, a valid-until after Now or none, a write
-	// left on its write meter or the take is Hot, and of every limit that is
-	// enforced at Now (it is not soft then) at least the amount; one that is soft
-	// may go into debt as far as that can be read again. Amounts come off
-	// the balances and onto the totals consumed; the write meter is charged one
-	// write. A Free take MUST charge the totals and the write meter alone, if and
-	// only if the bucket exists, is bypassed at Now and not disabled, has not
-	// expired, and has the limits. Otherwise it MUST change nothing and return the
-	// item as it is. Of a limit that the bucket lacks it MUST NOT make any part. The
-	// error wraps ErrRequest where the take is not Sound.
-	Charge(ctx context.Context, key Key, take FastCharge) (WriteResult, error)
+	// Charge MUST charge a bucket in one atomic write, without a read before. It
+	// requires that the bucket
+	//
+	//   - exists, is not disabled, and has not expired at Now,
+	//   - is not bypassed at Now, and has a valid-until after Now or none,
+	//   - has a write left on its write meter, unless the charge is Hot,
+	//   - has every limit that is asked for, and at least the amount of each. A limit
+	//     that is soft at Now may go into debt, as far as its balance can still be read.
+	//
+	// It takes the amounts off the balances and adds them to the totals consumed. It
+	// charges the write meter one write. A Free charge requires a bucket that is
+	// bypassed at Now, and leaves the balances. Where a requirement does not hold,
+	// Charge MUST change nothing and return the item as it is. It MUST NOT make any
+	// part of a limit that the bucket lacks. The error wraps ErrRequest where the
+	// charge is not Sound.
+	Charge(ctx context.Context, key Key, charge FastCharge) (WriteResult, error)
 
-	// Use MUST write a pass as Store.Pass does, and in the same update the
-	// takes, if and only if also every balance is at least the take's Least, and
-	// every window that the use opens over is as it was read. An opened window's
-	// start MUST be stored as applied. expires is stored where the bucket has an
-	// expiry, which it must then still have; 0 leaves it.
+	// Use MUST write a pass as Store.Pass does, and the use's charges in the same
+	// update. It also requires every balance to be at least the charge's Least, and
+	// every window that the use opens over to be as it was read. It MUST store the
+	// start of an opened window as applied. It stores expires, epoch seconds, where
+	// the bucket has an expiry, which the bucket must then still have; 0 leaves the
+	// expiry.
 	Use(ctx context.Context, bucket *Bucket, use *quota.Use, expires int64) (WriteResult, error)
 
-	// UseAll MUST write several uses, of different buckets, each as Use does, in
-	// one transaction: all of them or none. That others write to the buckets at
-	// the same time is none. A transaction that had landed is recognised when its
-	// answer was lost and it is sent again by the table's own client.
+	// UseAll MUST write several uses of different buckets in one transaction, each as
+	// Use does: all of them or none. A conflict with another transaction is none. The
+	// service recognises a transaction that had landed when the table's own client
+	// sends it again.
 	UseAll(ctx context.Context, uses []PlannedUse) (applied bool, err error)
 
-	// Reconcile MUST make all corrections in one atomic update if and only if the
-	// bucket exists and, where one of them lifts a balance, the time of the last
-	// pass, the shard count, the valid-until and, where the bucket is Retermed,
-	// the terms are as read, and no balance is above its correction's Max.
-	Reconcile(ctx context.Context, bucket *Bucket, corrections []quota.Adjustment) (WriteResult, error)
+	// Reconcile MUST make all adjustments in one atomic update of a bucket that
+	// exists. No balance may be above its adjustment's Max. Where an adjustment lifts a
+	// balance, the time of the last pass, the shard count, the valid-until and, of a
+	// bucket with ConfigChanged, the configuration must be as read.
+	Reconcile(ctx context.Context, bucket *Bucket, adjustments []quota.Adjustment) (WriteResult, error)
 
-	// PropagateWindow MUST store the start of a session window and its length on a shard,
-	// set the valid-until to 0 and remember the total consumed, if and only if the
-	// shard exists, its own window had ended by the start or it has none, and the
-	// balance can be told to be older: the bucket says which window it reflects,
-	// or was last passed before the start. It moves no tokens.
-	PropagateWindow(ctx context.Context, key Key, window OpenedWindow) (told bool, err error)
+	// PropagateWindow MUST store the start and the length of a session window on a
+	// shard, set the valid-until to 0 and remember the total consumed. It requires that
+	// the shard exists, that its own window had ended by the start or is none, and that
+	// the balance is older: the bucket says which window it reflects, or was last
+	// passed before the start. It moves no tokens.
+	PropagateWindow(ctx context.Context, key Key, window OpenedWindow) (propagated bool, err error)
 
-	// Insert MUST put an item if and only if there is none at its key. A retry of
-	// an insert that had landed is reported as inserted as long as the item is
-	// as it was put.
+	// Insert MUST put an item if there is none at its key. A retry of an insert that
+	// had landed counts as inserted as long as the item is as it was put.
 	Insert(ctx context.Context, item Item) (inserted bool, err error)
 
-	// Amend MUST change an item that exists, if and only if what the amendment
-	// expects of it is so, and return the item as it is after that.
+	// Amend MUST change an item that exists, if what the amendment expects of it is so,
+	// and return the item as it is after that.
 	Amend(ctx context.Context, pk, sk string, amendment Amendment) (WriteResult, error)
 
-	// Remove MUST remove an item if and only if it is there, and what is expected of
-	// it is so, as with Amend. One whose answer was lost is not recognised: when it is
-	// sent again there is nothing to remove.
+	// Remove MUST remove an item that exists, if what is expected of it is so. Nobody
+	// recognises a removal whose answer was lost: the next one finds nothing to remove.
 	Remove(ctx context.Context, pk, sk string, expect ...NamedValue) (removed bool, err error)
 
-	// Items returns the items at keys, in their order, nil where there is none. A
-	// key may be there twice, and there may be any number. They MUST reflect every
+	// Items returns the items at keys, in their order, nil where there is none. It
+	// takes any number of keys, also the same one twice. The items MUST reflect every
 	// write that was acknowledged before the call.
 	Items(ctx context.Context, keys []ItemKey) ([]Item, error)
 
@@ -83,23 +84,23 @@ type Client interface {
 	Find(ctx context.Context, scope Scope) ([]Key, error)
 
 	// FindLevels returns the keys of the items on which entities of a namespace have
-	// rules of their own for a resource, from an index, which may lag behind, in any
+	// limits of their own for a resource, from an index, which may lag behind, in any
 	// order.
 	FindLevels(ctx context.Context, namespace, resource string) ([]ItemKey, error)
 }
 
-// FastCharge is what a use takes of a bucket without looking at it.
+// FastCharge is what a use takes off a bucket that it has not looked at.
 type FastCharge struct {
 	Amounts map[string]int64 // millitokens by limit name, none negative
 	Now     int64            // epoch ms
-	Hot     bool             // the write meter may go into debt: someone else has just looked after the heat
+	Hot     bool             // the write meter may go into debt: another program has just looked after the heat
 	Free    bool             // of a bucket that is bypassed: the amounts are metered, and nothing is enforced
 }
 
-// Sound reports what no take can ask for: an amount below 0 or beyond
-// quota.MaxAmount, and the write meter, which every take is charged by itself.
-func (t FastCharge) Sound() error {
-	for limit, amount := range t.Amounts {
+// Sound returns an error for an amount below 0 or beyond quota.MaxAmount, and for
+// the write meter, which every charge includes. The error wraps ErrRequest.
+func (c FastCharge) Sound() error {
+	for limit, amount := range c.Amounts {
 		if limit == quota.WriteMeter || amount < 0 || amount > quota.MaxAmount {
 			return fmt.Errorf("%w: the amount of limit %s", ErrRequest, shortened(limit))
 		}
@@ -107,8 +108,18 @@ func (t FastCharge) Sound() error {
 	return nil
 }
 
-// PlannedUse is a use that was planned from a bucket, and what Client.Use stores as
-// its expiry, epoch seconds.
+// limits are the names of the limits that are charged, sorted.
+func (c FastCharge) limits() []string {
+	names := make([]string, 0, len(c.Amounts))
+	for name := range c.Amounts {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// PlannedUse is a use that was planned from a bucket, and the expiry that Client.Use
+// stores with it, epoch seconds.
 type PlannedUse struct {
 	Bucket  *Bucket
 	Use     *quota.Use
@@ -120,13 +131,13 @@ func (u PlannedUse) After() Item {
 	b := &Bucket{Key: u.Bucket.Key, Item: u.Bucket.Item.Clone(), Bucket: u.Bucket.Bucket}
 	b.Limits = slices.Clone(b.Limits)
 	u.Use.Apply(&b.Bucket)
-	for _, take := range u.Use.Charges {
-		l := b.Limit(take.Limit)
-		l.Balance, l.Consumed = l.Balance-take.Debit, l.Consumed+take.Consumed
+	for _, charge := range u.Use.Charges {
+		l := b.Limit(charge.Limit)
+		l.Balance, l.Consumed = l.Balance-charge.Debit, l.Consumed+charge.Consumed
 	}
 	b.Fill()
 	if u.Expires != 0 && b.Item[AttrTTL] != nil {
-		b.Item[AttrTTL] = N(strconv.FormatInt(u.Expires, 10))
+		b.Item[AttrTTL] = Int(u.Expires)
 	}
 	return b.Item
 }
@@ -145,8 +156,8 @@ type Amendment struct {
 	Expect []NamedValue // what the item must say; a nil value stands for an absent attribute
 }
 
-// Scope says whose buckets are looked for: those of a namespace, of an entity
-// or of a resource in it, or of one entity on one resource.
+// Scope selects buckets: those of a namespace, of an entity or of a resource in it,
+// or of one entity on one resource.
 type Scope struct {
 	Namespace, Entity, Resource string
 }
@@ -171,9 +182,9 @@ func (s Scope) query() *Query {
 	return q
 }
 
-// Lifts reports whether some balance is lifted by the corrections.
-func Lifts(corrections []quota.Adjustment) bool {
-	return slices.ContainsFunc(corrections, func(c quota.Adjustment) bool { return c.Limit != quota.WriteMeter && c.Balance > 0 })
+// Lifts reports whether some adjustment lifts a balance.
+func Lifts(adjustments []quota.Adjustment) bool {
+	return slices.ContainsFunc(adjustments, func(a quota.Adjustment) bool { return a.Limit != quota.WriteMeter && a.Balance > 0 })
 }
 
 // Equal reports whether two items say the same. None says nothing.

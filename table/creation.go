@@ -46,13 +46,14 @@ func (c Creation) Complete() Item {
 }
 
 // Landed reports whether a stored item is what this creation put, at most spent
-// from since: every attribute but balances and consumption is equal, the time
-// of the last pass among them, and no limit holds or has consumed more or less
-// in sum than was put. Either this very creation landed, its answer lost, or
-// another writer made an equal one in the same millisecond. Both ways the shard
-// is there with the balances of this creation and the donors were debited once,
-// so calling it created is right. An item that was passed, raised or topped up
-// since is not recognised; that it exists is then all that can be said.
+// from since. Every attribute but balances and consumption must be equal, the time
+// of the last pass among them. The sum of what a limit holds and has consumed must
+// be what was put.
+//
+// Either this creation landed and its answer was lost, or another writer made an
+// equal one in the same millisecond. In both cases the shard exists with the
+// balances of this creation, and the donors were debited once. Landed does not
+// recognise an item that was passed, raised or topped up since.
 func (c Creation) Landed(stored Item) bool {
 	if !maps.EqualFunc(unspent(c.Complete()), unspent(stored), SameValue) {
 		return false

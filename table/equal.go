@@ -9,9 +9,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// SameValue reports whether two attribute values are the same to DynamoDB, nil
-// standing for an absent one: numbers are what they come to, however they are
-// written, and sets have no order.
+// SameValue reports whether two attribute values are the same to DynamoDB; nil stands
+// for an absent one. Numbers are equal if their values are, however they are written.
+// Sets have no order.
 func SameValue(a, b types.AttributeValue) bool {
 	switch x := a.(type) {
 	case *types.AttributeValueMemberN:
@@ -52,7 +52,7 @@ func sameNumber(a, b string) bool {
 	return err == nil && x.Cmp(y) == 0
 }
 
-// sameSet compares sets, of which neither holds a value twice.
+// sameSet compares two sets. Neither holds a value twice.
 func sameSet[T any](a, b []T, same func(T, T) bool) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(x T) bool {
 		return !slices.ContainsFunc(b, func(y T) bool { return same(x, y) })

@@ -9,8 +9,8 @@ import (
 	"github.com/shardquota/shardquota/quota"
 )
 
-// Image is a bucket item as a stream record shows it: what the rules need of
-// it, and its text, of which the rest can be had.
+// Image is a bucket item as a stream record shows it: the fields that the rules need,
+// and the text of the record, from which DecodeFull reads the rest.
 type Image struct {
 	Key Key
 	quota.Bucket
@@ -18,8 +18,8 @@ type Image struct {
 	whole *Bucket // of an image that was made of one
 }
 
-// Image is the bucket as an image, which has no text; nil for none. Neither is to
-// be changed.
+// Image returns the bucket as an image without a text, nil for none. The caller
+// changes neither of the two.
 func (b *Bucket) Image() *Image {
 	if b == nil {
 		return nil
@@ -39,14 +39,12 @@ func (i *Image) DecodeFull() (*Bucket, error) {
 	return DecodeBucket(item)
 }
 
-// Images decodes the images of one batch. Nearly all of a batch's work is to
-// read them, so that this takes what the rules need straight out of the text and
-// makes no attribute values. What texts repeat (keys, limit names, schedules) it
-// keeps. It is not safe for concurrent use.
+// Images decodes the images of one batch, which is nearly all of a batch's work. It
+// reads the fields straight out of the text and makes no attribute values. It keeps
+// texts that repeat: keys, limit names, schedules. It is not safe for concurrent use.
 //
-// It reads items as DynamoDB writes them and leaves all others, and every error,
-// to ParseItem and DecodeBucket, which are the reference that it is tested
-// against.
+// Images reads items as DynamoDB writes them. It leaves all others, and every error,
+// to ParseItem and DecodeBucket. Tests compare it with those two.
 type Images struct {
 	keys      map[string]Key
 	names     map[string]string
@@ -68,7 +66,8 @@ func NewImages() *Images {
 	}
 }
 
-// Text is what the image was read from, nil of one that was made of a bucket.
+// Text returns the text that the image was read from, nil where it was made of a
+// bucket.
 func (i *Image) Text() []byte { return i.text }
 
 // Decode reads an image. It keeps the text, which must not change. The error
@@ -121,7 +120,7 @@ type scannedItem struct {
 	limits              []scannedLimit
 }
 
-// scannedLimit is what an item says of one limit.
+// scannedLimit is one limit of an item.
 type scannedLimit struct {
 	name             string
 	has              [numberFields]bool
@@ -375,7 +374,7 @@ func (d *Images) limitAttribute(name []byte, kind byte, value []byte) bool {
 	return ok
 }
 
-// parsedDivision makes no text of what is known.
+// parsedDivision allocates nothing for a known division.
 func parsedDivision(value []byte) quota.Division {
 	switch string(value) {
 	case string(quota.Replicated):

@@ -51,8 +51,8 @@ func (k Key) PK() string {
 	return k.Namespace + bucketMark + k.Entity + "#" + k.Resource + "#" + strconv.Itoa(k.Shard)
 }
 
-// ParseKey reads a bucket's partition key. The error wraps ErrKey and does not
-// hold the key, which may be a secret.
+// ParseKey reads a bucket's partition key. The error wraps ErrKey. It does not hold the
+// key, which may be a secret.
 func ParseKey(pk string) (Key, error) {
 	if len(pk) > maxPK {
 		return Key{}, fmt.Errorf("%w: longer than %d bytes", ErrKey, maxPK)
@@ -73,8 +73,8 @@ func ParseKey(pk string) (Key, error) {
 	return Key{Group{namespace, entity, resource}, shard}, nil
 }
 
-// Keys are a bucket item's keys, by their attributes: those of the table and of
-// its indexes.
+// Keys returns a bucket item's keys by attribute: those of the table and those of its
+// indexes.
 func (k Key) Keys() map[string]string {
 	shard := strconv.Itoa(k.Shard)
 	return map[string]string{

@@ -1,7 +1,7 @@
 package table
 
-// The index entries of the items on which entities have rules of their own for
-// a resource. The resource "_default_" stands for all.
+// The index entries of the items on which entities have limits of their own for a
+// resource. The resource "_default_" stands for all.
 const (
 	levelMark = "/ENTITY_CONFIG#"
 

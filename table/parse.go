@@ -26,14 +26,14 @@ const usualAttributes = 256
 // text can take many times as much room again.
 const maxItem = 4 << 20
 
-// ParseItem reads an item in DynamoDB JSON, {"PK": {"S": "…"}, …}. It refuses
-// what is no JSON, a value of no type or of more than one, values nested deeper
-// than DynamoDB allows, and text that is longer than any of its items. The error
-// wraps ErrJSON and holds nothing of the text.
+// ParseItem reads an item in DynamoDB JSON, {"PK": {"S": "…"}, …}. It refuses text that
+// is not JSON or is longer than any item of DynamoDB's, a value with no type or with
+// several, and values nested deeper than DynamoDB allows. The error wraps ErrJSON and
+// holds nothing of the text.
 //
-// Reading the images is most of the work of a batch, so that this reads bytes
-// straight into values. The generic decoder of the AWS SDK, which takes many
-// times as long, is the reference that it is tested against.
+// ParseItem reads bytes straight into values, since reading images is most of the
+// work of a batch. The AWS SDK's generic decoder takes many times as long. Tests
+// compare the two.
 func ParseItem(text []byte) (Item, error) {
 	if len(text) > maxItem {
 		return nil, fmt.Errorf("%w: more than %d bytes", ErrJSON, maxItem)
@@ -168,7 +168,7 @@ func collect[T any](p *parser, element func() T) []T {
 	return list
 }
 
-// set reads the members of a set, of which the table has none that is empty.
+// set reads the members of a set. DynamoDB stores no empty set.
 func set[T any](p *parser, member func() T) []T {
 	members := collect(p, member)
 	if len(members) == 0 {
@@ -207,8 +207,8 @@ func (p *parser) binary() []byte {
 	return decoded
 }
 
-// string reads a JSON string. One without escapes, which is nearly every one,
-// is taken as it stands.
+// string reads a JSON string. Nearly every string has no escapes and is taken as it
+// stands.
 func (p *parser) string() string {
 	p.expect('"')
 	start, plain := p.at, true

@@ -8,101 +8,108 @@ import (
 	"github.com/shardquota/shardquota/quota"
 )
 
-// ErrRetry is wrapped by every error that may pass if the same call is made
-// again: throttling, timeouts, a service that is down. Any other error of a
-// Store is something broken: permissions, a missing table, a malformed request.
+// ErrRetry is wrapped by every error that may pass if the same call is made again:
+// throttling, timeouts, a service that is down. Any other error of a Store is
+// something broken: permissions, a missing table, a malformed request.
 var ErrRetry = errors.New("may pass if retried")
 
-// ErrThrottled is an ErrRetry: the service refused the request for now, because
-// more came than the table, or one partition of it, takes, or because another
-// transaction held an item.
+// ErrThrottled is an ErrRetry: the service refused the request for now. More came
+// than the table, or one partition of it, takes, or another transaction held an
+// item. Nothing was written.
 var ErrThrottled = fmt.Errorf("%w: throttled", ErrRetry)
 
-// Store is the table. It has one method for each conditional write. A
-// condition that does not hold is a result, never an error. No method changes
-// anything when it returns an error, except where the connection was lost
-// after the write had landed; each says how the next call recognises that.
+// Store is the table to the aggregator. Each conditional write has one method.
+// A condition that does not hold is a result, never an error. A method that
+// returns an error has changed nothing, unless the connection was lost after the
+// write had landed. Each method says how the next call recognises that.
 //
 // No error of a Store holds an entity id.
 type Store interface {
-	// Read returns a bucket, or nil where there is none. It MUST reflect
-	// every write that was acknowledged before the call.
+	// Read returns a bucket, or nil where there is none. It MUST reflect every write
+	// that was acknowledged before the call.
 	Read(ctx context.Context, key Key) (*Bucket, error)
 
 	// AddUsage MUST add the counters and the events, and set what each source has
-	// counted to its Next, in one atomic write, if and only if every source has
-	// counted exactly what was Found. Where that is nothing and the source
-	// Follows an edge, it MUST also write if what it has counted is stored with
-	// its runs, ends before the edge (marks as strings) and meets it, and then
-	// lengthen the last run instead. Otherwise it MUST change nothing and return
-	// what is counted; the error wraps ErrItem where that cannot be read. It sets
-	// an expiry only where there is none. A write that had landed is recognised
-	// by what is counted on the next call.
+	// counted to its Next, in one atomic write. It requires that every source has
+	// counted exactly what was Found.
+	//
+	// A source of which nothing was Found, and which Follows a bound, may have counted
+	// something all the same: if the last range is stored with its ranges, ends before
+	// the bound (positions compare as strings) and meets it. AddUsage MUST then lengthen
+	// the last range.
+	//
+	// Otherwise it MUST change nothing and return what is counted; the error wraps
+	// ErrItem where that cannot be read. It sets an expiry only where there is none. The
+	// next call recognises a write that had landed by what is counted.
 	AddUsage(ctx context.Context, usage Usage) (UsageResult, error)
 
-	// Pass MUST write the pass in one atomic update, balances as additions, if
-	// and only if the bucket exists with the time of its last pass and its
-	// valid-until as the pass expects, a shard count of at most the pass's, every
-	// balance at or below its change's Max, every window that is rolled or opened
-	// over still at the start that was read, where the pass sets or removes a
-	// valid-until the item's default schedule as expected, and where the bucket is
-	// Retermed all its terms as read. A restore stamps the grant count and removes
-	// the period's top-up. Otherwise it MUST change nothing and return the item as
-	// it is. Writing the same pass twice applies it once. Of every limit that it
-	// Holds it MUST also find the balance and the consumption exactly as read. A
-	// write that had landed is reported as lost, and the item returned shows that
-	// nothing is left to do.
+	// Pass MUST write the pass in one atomic update, balances as additions. It requires
+	// that the bucket exists, and
+	//
+	//   - that the time of its last pass and its valid-until are as the pass expects,
+	//   - that its shard count is at most the pass's,
+	//   - that every balance is at most its change's Max,
+	//   - that every window which is rolled or opened over starts as it was read,
+	//   - where the pass sets or removes a valid-until: that the item's default schedule
+	//     is as read,
+	//   - of a bucket with ConfigChanged: that its configuration is as read,
+	//   - of every limit that the pass Holds: that balance and consumption are as read.
+	//
+	// Otherwise it MUST change nothing and return the item as it is. A restore stamps
+	// the grant count and removes the period's top-up. Writing the same pass twice
+	// applies it once: a write that had landed is reported as lost, and the item that is
+	// returned shows that nothing is left to do.
 	Pass(ctx context.Context, bucket *Bucket, pass *quota.Pass) (PassResult, error)
 
-	// Double MUST set shard 0's count to twice from, if and only if it is from.
-	// A write that had landed is reported as not applied, with the count that
-	// it left. The error wraps ErrItem where the stored count cannot be read.
+	// Double MUST set shard 0's count to twice from, if it is from. A write that had
+	// landed is reported as not applied, with the count that it left. The error wraps
+	// ErrItem where the stored count cannot be read.
 	Double(ctx context.Context, group Group, from int) (DoubleResult, error)
 
-	// Freeze MUST store each grant count on a bucket that exists, if and only if
-	// the limit has none stored. It serves shard 0, whose count no raise of ours
-	// moves, before its legacy quotas are read at a higher count.
+	// Freeze MUST store each grant count on a bucket that exists, unless the limit has
+	// one stored. It serves shard 0, whose count no raise moves, before its legacy
+	// quotas are read at a higher count.
 	Freeze(ctx context.Context, key Key, freezes []quota.Freeze) error
 
-	// RaiseAndRead returns shards 0..count-1 of a group, by index, nil where
-	// there is none. It MUST read them consistently, raise every shard but 0
-	// whose count is below count, and return for a raised one the image that
-	// the raise left, or, where another writer raised it first, the image that
-	// the refused raise found: no image returned for shards 1..count-1 was
-	// taken while the shard's count was below count. The same update freezes
-	// the grant count of every legacy quota on the shard as it was inferred at
-	// now. It never creates a shard and never lowers a count.
+	// RaiseAndRead returns shards 0..count-1 of a group, by index, nil where there is
+	// none. It MUST read them consistently and raise every shard but 0 whose count is
+	// below count. For a raised shard it MUST return the image that the raise left. Where
+	// another writer raised the shard first, it MUST return the image that the refused
+	// raise found. So no image of shards 1..count-1 was taken while the shard's count
+	// was below count. The same update freezes the grant count of every legacy quota on
+	// the shard as it was inferred at now. RaiseAndRead never creates a shard and never
+	// lowers a count.
 	RaiseAndRead(ctx context.Context, group Group, count int, now int64) ([]Sibling, error)
 
 	// Create MUST put the new shard, debit its donors and check the pin in one
-	// transaction, if and only if the shard does not exist, shard 0's count is
-	// still the creation's and its terms as given, and every donor still holds
-	// what is moved and is as its guard says. A retry of a creation that had
-	// landed is recognised and reported as Created.
+	// transaction. It requires that the shard does not exist, that shard 0's count is
+	// the creation's and its configuration as given, and that every donor still holds
+	// what is moved and is as its guard says. A retry of a creation that had landed is
+	// recognised and reported as Created.
 	Create(ctx context.Context, creation Creation) (CreationOutcome, error)
 }
 
-// UsageResult is what became of an AddUsage.
+// UsageResult is the outcome of an AddUsage.
 type UsageResult struct {
 	Applied bool
-	Seen    map[int]SeenRecords // what is counted by shard, where it was not applied
+	Seen    map[int]SeenRecords // what is counted by shard, where the usage was not applied
 }
 
-// Holds reports whether a pass is to find a limit's balance and consumption
-// exactly as read: for what it restores, where it asks for that, and for all
-// that it changes, where it leaves the bucket's time as it is, so that the time
-// alone cannot keep it from being written twice.
+// Holds reports whether a pass must find a limit's balance and consumption exactly
+// as read. It must for a limit that it restores, if it is Exact. It must for every
+// limit that it changes, if it leaves the bucket's time as it is: the time alone
+// could not keep it from being written twice.
 func Holds(pass *quota.Pass, change quota.Change) bool {
 	return pass.Exact && change.Restore || pass.RefilledAt <= pass.ExpectRefilledAt
 }
 
-// PassResult is what became of a Pass.
+// PassResult is the outcome of a Pass.
 type PassResult struct {
 	Applied bool
 	Current *Bucket // the item as it is where the pass was lost; nil where it is gone or cannot be read
 }
 
-// DoubleResult is what became of a Double.
+// DoubleResult is the outcome of a Double.
 type DoubleResult struct {
 	Applied bool
 	Count   int // the shard count as stored now, 0 where shard 0 is gone
@@ -115,7 +122,7 @@ type Sibling struct {
 	Broken error   // why the item cannot be read; wraps ErrItem or ErrKey
 }
 
-// Buckets are the siblings that are there and could be read.
+// Buckets returns the siblings that exist and can be read.
 func Buckets(siblings []Sibling) []*quota.Bucket {
 	var buckets []*quota.Bucket
 	for _, sibling := range siblings {
@@ -126,13 +133,13 @@ func Buckets(siblings []Sibling) []*quota.Bucket {
 	return buckets
 }
 
-// CreationOutcome is what became of a Create.
+// CreationOutcome is the outcome of a Create.
 type CreationOutcome int
 
 // The outcomes of a Create.
 const (
 	Created      CreationOutcome = iota + 1
-	Exists                       // the shard is there already
+	Exists                       // the shard exists already
 	PinMoved                     // shard 0's count is no longer the one the shard was sized at
-	DonorChanged                 // a donor holds less than the move, or its grant or period changed
+	DonorChanged                 // a donor holds less than the move, or its grant, its period or shard 0's configuration changed
 )

@@ -9,16 +9,16 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Attributes of a usage item besides its counters, which are one number for
-// each limit name. Readers take every other number on the item for a counter,
-// so what is kept of deliveries is strings.
+// Attributes of a usage item besides its counters. A counter is a number, named after
+// its limit. Readers take every other number on the item for a counter too, so the
+// item keeps its positions in the stream as strings.
 const (
 	AttrWindow      = "window"
 	AttrWindowStart = "window_start"
 	AttrTotalEvents = "total_events"
 )
 
-// UsageSK is what the sort key of every usage item begins with.
+// UsageSK begins the sort key of every usage item.
 const UsageSK = "#USAGE#"
 
 // UsageKey names one usage item: what one (entity, resource) consumed in one
@@ -44,18 +44,17 @@ type Usage struct {
 	Expires  int64            // epoch seconds; 0 never
 }
 
-// Source is one bucket's part in a Usage: which of its records the item is
-// expected to have counted, and which it has with these.
+// Source is one bucket's part in a Usage: the records that the item is expected to have
+// counted, and the ones that it has counted with this usage.
 type Source struct {
 	Shard int
 	Found SeenRecords // as read; none where nothing was read, or nothing is there
 	Next  SeenRecords // Found with the records of this usage
 }
 
-// Follows returns the edge at which this usage's records begin, if they are one
-// run of which it is not known yet where the item's last one ends. Where that
-// is before the edge and meets it, they can be added without reading what is
-// there.
+// Follows returns the bound at which this usage's records begin, if they are one range
+// and nothing of the source was read. An item whose last range ends before that bound
+// and meets it can count them without a read.
 func (s Source) Follows() (first Bound, ok bool) {
 	if len(s.Found) > 0 || len(s.Next) != 1 || s.Next[0].First.Total == "" {
 		return Bound{}, false
@@ -70,7 +69,7 @@ var reservedUsage = []string{
 	AttrTTL, AttrEntityID, AttrResource, AttrWindow, AttrWindowStart, AttrTotalEvents,
 }
 
-// ReservedNames are the names that no limit can be counted by.
+// ReservedNames returns the names under which no limit can be counted.
 func ReservedNames() []string { return slices.Clone(reservedUsage) }
 
 // CanCount reports whether a limit of that name can have a counter on a usage
@@ -79,8 +78,8 @@ func CanCount(limit string) bool {
 	return limit != "" && !strings.Contains(limit, "#") && !slices.Contains(reservedUsage, limit)
 }
 
-// Check returns an error where a counter could not be told from the item's own
-// attributes. It wraps ErrItem.
+// Check returns an error if a counter has the name of one of the item's own attributes.
+// The error wraps ErrItem.
 func (u Usage) Check() error {
 	for limit := range u.Counters {
 		if !CanCount(limit) {
@@ -90,8 +89,8 @@ func (u Usage) Check() error {
 	return nil
 }
 
-// Labels are the attributes that say what a usage item is, in the order in
-// which they are written: all of them strings.
+// Labels returns the attributes that identify a usage item, in the order in which they
+// are written. All of them are strings.
 func (k UsageKey) Labels() [][2]string {
 	return [][2]string{
 		{AttrEntityID, k.Entity},

@@ -26,7 +26,7 @@ type Write struct {
 	Put       Item // the new item, whatever is there; nil for none
 	Delete    bool
 
-	Return bool // the caller wants the item as the write leaves it
+	Return bool // the caller wants the item as an update leaves it
 	Once   bool // nobody may send the write again once it may have landed
 }
 
@@ -64,10 +64,11 @@ const (
 
 // Condition is something that a write requires of an item.
 type Condition struct {
-	Op    Operator
-	Name  string
-	Value types.AttributeValue
-	Of    []Condition // of Any and All
+	Op       Operator
+	OrAbsent bool // a comparison also holds where the item has no such attribute
+	Name     string
+	Value    types.AttributeValue
+	Of       []Condition // of Any and All
 }
 
 func exists(name string) Condition     { return Condition{Op: Present, Name: name} }
@@ -77,6 +78,11 @@ func both(of ...Condition) Condition   { return Condition{Op: All, Of: of} }
 
 func compare(op Operator, name string, value types.AttributeValue) Condition {
 	return Condition{Op: op, Name: name, Value: value}
+}
+
+func orAbsent(c Condition) Condition {
+	c.OrAbsent = true
+	return c
 }
 
 func compareInt(op Operator, name string, n int64) Condition { return compare(op, name, Int(n)) }
@@ -107,10 +113,9 @@ func asInt(name string, n *int64) Condition {
 
 // reads requires a number that reads as n: an absent one reads as 0.
 func reads(name string, n int64) Condition {
-	if n == 0 {
-		return either(absent(name), compareInt(Equals, name, 0))
-	}
-	return compareInt(Equals, name, n)
+	c := compareInt(Equals, name, n)
+	c.OrAbsent = n == 0
+	return c
 }
 
 // countIs requires a stored shard count that reads as n: an absent one and one
@@ -124,7 +129,7 @@ func countIs(n int) Condition {
 
 // countAtMost requires a stored shard count of at most n, which is at least 1.
 func countAtMost(n int) Condition {
-	return either(absent(AttrShardCount), compareInt(AtMost, AttrShardCount, int64(n)))
+	return orAbsent(compareInt(AtMost, AttrShardCount, int64(n)))
 }
 
 func (w *Write) require(conditions ...Condition) { w.Require = append(w.Require, conditions...) }
@@ -152,29 +157,6 @@ func (w *Write) remove(name string) { w.Remove = append(w.Remove, name) }
 // check.
 func (w *Write) Changes() bool {
 	return w.Put != nil || w.Delete || len(w.Set)+len(w.Add)+len(w.Remove) > 0
-}
-
-// Values calls each with every value of the write's conditions and actions, in
-// the order in which they stand. Values of an item that is put are left out.
-func (w *Write) Values(each func(types.AttributeValue)) {
-	for i := range w.Set {
-		each(w.Set[i].Value)
-	}
-	for i := range w.Add {
-		each(w.Add[i].Value)
-	}
-	for i := range w.Require {
-		w.Require[i].values(each)
-	}
-}
-
-func (c *Condition) values(each func(types.AttributeValue)) {
-	if c.Value != nil {
-		each(c.Value)
-	}
-	for i := range c.Of {
-		c.Of[i].values(each)
-	}
 }
 
 // Without is the write without its condition i, as a test leaves a rule out.
@@ -234,7 +216,11 @@ func (c Condition) String() string {
 	case All:
 		return "(" + join(c.Of, " and ") + ")"
 	}
-	return c.Name + operators[c.Op] + text(c.Value)
+	comparison := c.Name + operators[c.Op] + text(c.Value)
+	if c.OrAbsent {
+		return "(" + c.Name + " absent or " + comparison + ")"
+	}
+	return comparison
 }
 
 func join(conditions []Condition, with string) string {

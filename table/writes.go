@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -139,7 +140,7 @@ func propagateWrite(key Key, window OpenedWindow) *Write {
 	at := func(field Field) string { return Attr(window.Limit, field) }
 	w := update("propagate window", key)
 	w.require(
-		either(absent(at(FieldStart)), compareInt(AtMost, at(FieldStart), window.Start-window.Length)),
+		orAbsent(compareInt(AtMost, at(FieldStart), window.Start-window.Length)),
 		either(exists(at(FieldApplied)), compareInt(Less, AttrRefilledAt, window.Start)))
 	w.Set = append(w.Set, Assignment{Name: at(FieldConsumedAtOpen), From: at(FieldConsumed), Value: Int(0)})
 	w.setInt(at(FieldStart), window.Start)
@@ -148,61 +149,87 @@ func propagateWrite(key Key, window OpenedWindow) *Write {
 	return w
 }
 
-// chargeWrite charges a bucket that nobody has looked at.
+var (
+	meterBalance  = Attr(quota.WriteMeter, FieldBalance)
+	meterConsumed = Attr(quota.WriteMeter, FieldConsumed)
+	writeCost     = Int(quota.WriteCost)
+	writeDebit    = Int(-quota.WriteCost)
+	notDisabled   = orAbsent(compare(Equals, AttrDisabled, Bool(false)))
+)
+
+// chargeWrite charges a bucket that nobody has looked at. It is what nearly every
+// use sends, so that it makes room for everything once.
 func chargeWrite(key Key, c FastCharge) *Write {
-	limits := slices.Sorted(maps.Keys(c.Amounts))
-	w := update("charge", key)
-	w.Require = slices.Grow(w.Require, 6+2*len(limits))
+	limits := c.limits()
+	w := &Write{Operation: "charge", Key: key.State(), Return: true, Once: true}
+	w.Require = make([]Condition, 0, 7+2*len(limits))
 	w.Add = make([]Addition, 0, 2+2*len(limits))
-	meter, now := Attr(quota.WriteMeter, FieldBalance), Int(c.Now)
+	numbers := make(numbers, 0, 2+3*len(limits))
+	now := numbers.of(c.Now)
 	w.require(
-		either(absent(AttrDisabled), compare(Equals, AttrDisabled, Bool(false))),
-		either(absent(AttrTTL), compareInt(Greater, AttrTTL, c.Now/1000)),
-		exists(meter))
-	for _, limit := range limits {
-		w.require(exists(Attr(limit, FieldCapacity)))
-	}
-	cost := Int(quota.WriteCost)
+		exists(AttrPK),
+		notDisabled,
+		orAbsent(compare(Greater, AttrTTL, numbers.of(c.Now/1000))),
+		exists(meterBalance))
 	if c.Free {
-		w.chargeTotals(limits, c, now)
+		w.require(compare(Greater, AttrBypass, now))
 	} else {
 		w.require(
-			either(absent(AttrBypass), compare(AtMost, AttrBypass, now)),
-			either(absent(AttrValidUntil), compare(Greater, AttrValidUntil, now)))
+			orAbsent(compare(AtMost, AttrBypass, now)),
+			orAbsent(compare(Greater, AttrValidUntil, now)))
 		if !c.Hot {
-			w.require(compare(AtLeast, meter, cost))
-		}
-		for _, limit := range limits {
-			w.chargeLimit(limit, c.Amounts[limit], now)
+			w.require(compare(AtLeast, meterBalance, writeCost))
 		}
 	}
-	w.add(Attr(quota.WriteMeter, FieldConsumed), cost)
-	w.addInt(meter, -quota.WriteCost)
-	w.Return, w.Once = true, true
+	for _, limit := range limits {
+		amount, attrs := numbers.of(c.Amounts[limit]), attrsOf(limit)
+		w.require(exists(attrs.capacity))
+		w.add(attrs.consumed, amount)
+		if c.Free {
+			// An addition to a limit without a balance would make part of a limit.
+			w.require(exists(attrs.balance))
+			continue
+		}
+		floor := numbers.of(c.Amounts[limit] - quota.MaxAmount)
+		w.require(attrs.admits(amount, floor, now))
+		w.add(attrs.balance, numbers.of(-c.Amounts[limit]))
+	}
+	w.add(meterConsumed, writeCost)
+	w.add(meterBalance, writeDebit)
 	return w
 }
 
-// chargeTotals charges the totals of a bucket that is bypassed.
-func (w *Write) chargeTotals(limits []string, c FastCharge, now types.AttributeValue) {
-	w.require(compare(Greater, AttrBypass, now))
-	for _, limit := range limits {
-		// An addition to a limit without a balance would make part of a limit.
-		w.require(exists(Attr(limit, FieldBalance)))
-		w.addInt(Attr(limit, FieldConsumed), c.Amounts[limit])
-	}
+// numbers makes the number values of one write.
+type numbers []types.AttributeValueMemberN
+
+func (n *numbers) of(i int64) types.AttributeValue {
+	*n = append(*n, types.AttributeValueMemberN{Value: strconv.FormatInt(i, 10)})
+	return &(*n)[len(*n)-1]
 }
 
-// chargeLimit takes an amount off a balance that has as much, or that is soft. A
-// soft limit admits whatever its balance is, but needs one, and none so far in
-// debt that it could not be read any more.
-func (w *Write) chargeLimit(limit string, amount int64, now types.AttributeValue) {
-	balance, enough := Attr(limit, FieldBalance), Int(amount)
-	soft := both(
-		compare(Greater, Attr(limit, FieldSoft), now),
-		compareInt(AtLeast, balance, amount-quota.MaxAmount))
-	w.require(either(compare(AtLeast, balance, enough), soft))
-	w.add(Attr(limit, FieldConsumed), enough)
-	w.addInt(balance, -amount)
+// limitAttrs are the attributes of a limit that a charge needs.
+type limitAttrs struct{ balance, consumed, capacity, soft string }
+
+// attrsOf makes the names as parts of one string.
+func attrsOf(limit string) limitAttrs {
+	prefix := limitPrefix + limit + "_"
+	all := prefix + string(FieldBalance) + prefix + string(FieldConsumed) + prefix + string(FieldCapacity) + prefix + string(FieldSoft)
+	n := len(prefix) + 2 // the first three fields have two letters
+	return limitAttrs{all[:n], all[n : 2*n], all[2*n : 3*n], all[3*n:]}
+}
+
+// admits requires a balance of the amount, or a soft limit. A soft limit admits
+// whatever its balance is, but needs one, and none so far in debt that it could not
+// be read any more.
+func (a limitAttrs) admits(amount, floor, now types.AttributeValue) Condition {
+	conditions := [4]Condition{
+		compare(AtLeast, a.balance, amount),
+		{Op: All},
+		compare(Greater, a.soft, now),
+		compare(AtLeast, a.balance, floor),
+	}
+	conditions[1].Of = conditions[2:]
+	return Condition{Op: Any, Of: conditions[:2]}
 }
 
 func usageWrite(usage Usage) *Write {
@@ -282,7 +309,7 @@ func (w *Write) freeze(freezes []quota.Freeze) {
 // raiseWrite raises a shard's count and freezes its legacy grants.
 func raiseWrite(b *Bucket, count int, now int64) *Write {
 	w := update(fmt.Sprintf("raise shard %d", b.Shard), b.Key)
-	w.require(either(absent(AttrShardCount), compareInt(Less, AttrShardCount, int64(count))))
+	w.require(orAbsent(compareInt(Less, AttrShardCount, int64(count))))
 	w.setInt(AttrShardCount, int64(count))
 	w.freeze(quota.FrozenGrants(&b.Bucket, now))
 	w.Return = true

@@ -144,27 +144,26 @@ func (d *driver) create(ctx context.Context, c *recorded) (*table.Bucket, error)
 	if err != nil {
 		return nil, err
 	}
-	fundings, err := quota.Fund(&c.New.Bucket, table.Buckets(family), c.New.Key.Shard, count, now)
-	if err != nil {
-		return c.New, nil // its schedule cannot be evaluated: take it as recorded
+	plan := table.ShardRequest{
+		Siblings: family, Shard: c.New.Key.Shard, Count: count, Now: now, Template: c.New, May: table.May{Recorded: true},
+	}.Plan()
+	if plan.Refused != "" {
+		return c.New, nil
 	}
-	shard := &table.Bucket{Key: c.New.Key, Item: c.New.Item.Clone(), Bucket: c.New.Bucket}
-	shard.ShardCount = count
-	shard.Limits = append([]quota.Limit(nil), c.New.Limits...)
-	for _, f := range fundings {
-		limit := shard.Limit(f.Limit)
-		limit.Balance = f.Amount - limit.Consumed
-		if limit.IsQuota() {
-			limit.Grant = new(count)
-		}
+	shard := plan.Creation.Bucket
+	for i := range shard.Limits {
+		limit, recorded := &shard.Limits[i], &c.New.Limits[i]
+		limit.Balance -= recorded.Consumed
+		limit.Consumed, limit.TopUp, limit.Window = recorded.Consumed, recorded.TopUp, recorded.Window
 	}
+	shard.ValidUntil = c.New.ValidUntil
 	shard.Fill()
-	return shard, d.debit(ctx, c.New.Key.Group, fundings)
+	return shard, d.debit(ctx, c.New.Key.Group, plan.Creation.Moves)
 }
 
 // debit takes what was moved off its donors.
-func (d *driver) debit(ctx context.Context, group table.Group, fundings []quota.Funding) error {
-	for _, f := range quota.Moves(fundings) {
+func (d *driver) debit(ctx context.Context, group table.Group, moves []quota.Funding) error {
+	for _, f := range moves {
 		donor, err := d.store.Read(ctx, group.At(f.Donor))
 		if err != nil {
 			return err

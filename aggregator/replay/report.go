@@ -173,7 +173,7 @@ type (
 	jsonDecline struct {
 		jsonGroup
 		Shard  int               `json:"shard"`
-		Reason aggregator.Reason `json:"reason"`
+		Reason table.Refusal `json:"reason"`
 	}
 	jsonLedgerRow struct {
 		jsonGroup

@@ -12,11 +12,10 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/cfn"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/shardquota/shardquota/cmd/limits/resource"
-	"github.com/shardquota/shardquota/limiter"
-	"github.com/shardquota/shardquota/limiter/manifest"
+	"github.com/shardquota/shardquota/limits"
+	"github.com/shardquota/shardquota/limits/manifest"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/dynamo"
 )
@@ -114,7 +113,7 @@ func (h handler) remove(ctx context.Context, event cfn.Event, p resource.Propert
 	}
 	err = h.apply(ctx, event, p, &manifest.Manifest{Namespace: was.Namespace}, was)
 	failed := new(dynamo.Error)
-	if errors.Is(err, limiter.ErrName) || errors.As(err, &failed) && failed.Code == noTable {
+	if errors.Is(err, limits.ErrName) || errors.As(err, &failed) && failed.Code == noTable {
 		h.log.Info("nothing is left to remove", "table", p.Table, "namespace", p.Namespace, "reason", err.Error())
 		return nil
 	}
@@ -122,7 +121,7 @@ func (h handler) remove(ctx context.Context, event cfn.Event, p resource.Propert
 }
 
 // noTable is DynamoDB's name for a table that is not there.
-var noTable = new(types.ResourceNotFoundException).ErrorCode()
+const noTable = "ResourceNotFoundException"
 
 // attempts is how often the limits are compared with a table in which others
 // change the same levels meanwhile.
@@ -132,22 +131,22 @@ const attempts = 5
 // owners, in place of an earlier manifest. Buckets that cannot be read are logged,
 // and fail nothing: neither could what is done be rolled back there, nor a stack go.
 func (h handler) apply(ctx context.Context, event cfn.Event, p resource.Properties, m, was *manifest.Manifest) error {
-	limits, err := limiter.New(ctx, h.open(p.Table), limiter.Namespace(p.Namespace), limiter.Clock(h.now))
+	store, err := limits.Open(ctx, h.open(p.Table), limits.Namespace(p.Namespace), limits.Clock(h.now))
 	if err != nil {
 		return err
 	}
 	owner := event.StackID + "/" + event.LogicalResourceID
 	for range attempts {
 		var plan *manifest.Plan
-		if plan, err = manifest.Compare(ctx, limits, m, manifest.Was(was), manifest.Owner(owner)); err != nil {
+		if plan, err = manifest.Compare(ctx, store, m, manifest.Was(was), manifest.Owner(owner)); err != nil {
 			return err
 		}
 		err = plan.Apply(ctx)
-		if unread := errors.Is(err, limiter.ErrUnreadable); unread || err == nil {
+		if unread := errors.Is(err, limits.ErrUnreadable); unread || err == nil {
 			h.logStored(event, p, plan, err)
 			return nil
 		}
-		if !errors.Is(err, limiter.ErrStale) {
+		if !errors.Is(err, limits.ErrStale) {
 			return err
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/shardquota/shardquota/internal/dynoxide"
 	"github.com/shardquota/shardquota/internal/fixture"
-	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/dynamo"
 )
@@ -48,8 +48,8 @@ func TestLifeOfAResource(t *testing.T) {
 // A level that no manifest of the resource has named is none of its business.
 func TestOtherLevelsStay(t *testing.T) {
 	w := newWorld(t)
-	operators := limiter.For("sk-live-other", "gpt-4")
-	if err := w.limiter("default").SetLimits(t.Context(), operators, limiter.PerMinute("requests", 3)); err != nil {
+	operators := limits.For("sk-live-other", "gpt-4")
+	if err := w.limits("default").SetLimits(t.Context(), operators, limits.PerMinute("requests", 3)); err != nil {
 		t.Fatal(err)
 	}
 	less := "system:\n  limits:\n    requests: 7 per second\n"
@@ -67,7 +67,7 @@ func TestReplacement(t *testing.T) {
 	first, second := declared(t), "system:\n  limits:\n    requests: 7 per second\n"
 	here, there := properties(first), with(properties(second), "Namespace", "team")
 	w.succeeds(w.ask(cfn.RequestCreate, "", here, nil), id)
-	if err := w.limiter("team").SetAccess(t.Context(), limiter.ForResource("search"), limiter.Disabled); err != nil {
+	if err := w.limits("team").SetAccess(t.Context(), limits.ForResource("search"), limits.Disabled); err != nil {
 		t.Fatal(err)
 	}
 	w.succeeds(w.ask(cfn.RequestUpdate, id, there, here), "limits/team")
@@ -165,10 +165,10 @@ func (m *meddler) Insert(ctx context.Context, item table.Item) (bool, error) {
 // Where someone else stores a level meanwhile the limits are compared again.
 func TestLevelThatChangesMeanwhile(t *testing.T) {
 	w := newWorld(t)
-	operator, meddled := w.limiter("default"), false
+	operator, meddled := w.limits("default"), false
 	w.table = &meddler{w.table, func() {
 		meddled = true
-		if err := operator.SetLimits(t.Context(), limiter.ForAll(), limiter.PerMinute("requests", 3)); err != nil {
+		if err := operator.SetLimits(t.Context(), limits.ForAll(), limits.PerMinute("requests", 3)); err != nil {
 			t.Error(err)
 		}
 	}}
@@ -200,7 +200,7 @@ func TestLevelThatFails(t *testing.T) {
 	answer := w.ask(cfn.RequestCreate, "", properties(declared(t)), nil)
 	w.fails(answer, "a1b2c3", "limits.yaml:7: resource gpt-4: ", "throttled (3 made before it, 2 left)")
 	w.succeeds(w.ask(cfn.RequestDelete, answer.PhysicalResourceID, properties(declared(t)), nil), "a1b2c3")
-	if stored, err := w.limiter("default").Levels(t.Context()); err != nil || len(stored) != 3 {
+	if stored, err := w.limits("default").Levels(t.Context()); err != nil || len(stored) != 3 {
 		t.Errorf("%d levels are stored, %v", len(stored), err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/shardquota/shardquota/cmd/limits/resource"
 	"github.com/shardquota/shardquota/internal/dynoxide"
 	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/dynamo"
 )
@@ -96,7 +97,7 @@ func TestOperations(t *testing.T) {
 // uses takes a token, and doubles the shards of the bucket.
 func (w *world) uses(group table.Group) {
 	w.t.Helper()
-	if _, err := w.limiter(limiter.DefaultNamespace).Acquire(w.t.Context(), group.Entity, group.Resource, limiter.Amounts{"requests": 1}); err != nil {
+	if _, err := limiter.New(w.limits(limits.DefaultNamespace)).Acquire(w.t.Context(), group.Entity, group.Resource, limiter.Amounts{"requests": 1}); err != nil {
 		w.t.Fatal(err)
 	}
 	keys, err := w.table.Find(w.t.Context(), table.Scope{Namespace: w.namespace(), Entity: group.Entity, Resource: group.Resource})
@@ -111,7 +112,7 @@ func (w *world) uses(group table.Group) {
 // namespace is the id of the default namespace.
 func (w *world) namespace() string {
 	w.t.Helper()
-	items, err := w.table.Items(w.t.Context(), []table.ItemKey{{PK: "_/SYSTEM#", SK: "#NAMESPACE#" + limiter.DefaultNamespace}})
+	items, err := w.table.Items(w.t.Context(), []table.ItemKey{limits.NamespaceKey(limits.DefaultNamespace)})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-lambda-go/cfn"
 
 	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -22,7 +23,7 @@ const (
 // disable is what an operator does about an abuser.
 func (w *world) disable(entity string) {
 	w.t.Helper()
-	if err := w.limiter("default").SetAccess(w.t.Context(), limiter.ForEntity(entity), limiter.Disabled); err != nil {
+	if err := w.limits("default").SetAccess(w.t.Context(), limits.ForEntity(entity), limits.Disabled); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -99,7 +100,7 @@ func TestSecondStack(t *testing.T) {
 func TestCreatedBesideAnOperator(t *testing.T) {
 	for operators, left := range map[int64]string{7: seven + disabled, 6: disabled} {
 		w := newWorld(t)
-		if err := w.limiter("default").SetLimits(t.Context(), limiter.ForAll(), limiter.PerSecond("requests", operators)); err != nil {
+		if err := w.limits("default").SetLimits(t.Context(), limits.ForAll(), limits.PerSecond("requests", operators)); err != nil {
 			t.Fatal(err)
 		}
 		w.disable("sk-live-acme")
@@ -168,12 +169,12 @@ func TestOwnAgain(t *testing.T) {
 	w := newWorld(t)
 	one := seven + "resources:\n  gpt-4:\n    limits:\n      requests: 5 per second\n  search:\n    access: bypass\n"
 	w.deploys(properties(one))
-	l := w.limiter("default")
-	gpt4, search := limiter.ForResource("gpt-4"), limiter.ForResource("search")
+	l := w.limits("default")
+	gpt4, search := limits.ForResource("gpt-4"), limits.ForResource("search")
 	for _, err := range []error{
-		l.SetLimits(t.Context(), gpt4, limiter.PerSecond("requests", 4)),
-		l.SetAccess(t.Context(), search, limiter.Inherit),
-		l.SetAccess(t.Context(), search, limiter.Disabled),
+		l.SetLimits(t.Context(), gpt4, limits.PerSecond("requests", 4)),
+		l.SetAccess(t.Context(), search, limits.Inherit),
+		l.SetAccess(t.Context(), search, limits.Disabled),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -187,7 +188,7 @@ func TestOwnAgain(t *testing.T) {
 func TestOwner(t *testing.T) {
 	w := newWorld(t)
 	w.deploys(properties(seven))
-	stored, err := w.limiter("default").Levels(t.Context())
+	stored, err := w.limits("default").Levels(t.Context())
 	if err != nil || len(stored) != 1 {
 		t.Fatal(stored, err)
 	}
@@ -203,7 +204,7 @@ func TestBucketThatCannotBeRead(t *testing.T) {
 	two := eight + "resources:\n  gpt-4:\n    access: disabled\n"
 	w.deploys(properties(seven))
 	for _, entity := range []string{"sk-live-a", "sk-live-b"} {
-		if _, err := w.limiter("default").Acquire(t.Context(), entity, "gpt-4", limiter.Amounts{"requests": 1}); err != nil {
+		if _, err := limiter.New(w.limits("default")).Acquire(t.Context(), entity, "gpt-4", limiter.Amounts{"requests": 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -238,7 +239,7 @@ func TestBucketThatCannotBeRead(t *testing.T) {
 			t.Errorf("%s: the other bucket is %v", step.kind, items[0])
 		}
 	}
-	if stored, err := w.limiter("default").Levels(t.Context()); err != nil || len(stored) != 0 {
+	if stored, err := w.limits("default").Levels(t.Context()); err != nil || len(stored) != 0 {
 		t.Errorf("left: %+v, %v", stored, err)
 	}
 }

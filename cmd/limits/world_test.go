@@ -16,8 +16,8 @@ import (
 
 	"github.com/aws/aws-lambda-go/cfn"
 
-	"github.com/shardquota/shardquota/limiter"
-	"github.com/shardquota/shardquota/limiter/manifest"
+	"github.com/shardquota/shardquota/limits"
+	"github.com/shardquota/shardquota/limits/manifest"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/memory"
 )
@@ -167,21 +167,21 @@ func (w *world) fails(answer cfn.Response, id string, reasons ...string) {
 	}
 }
 
-// limiter works on the table as an operator does.
-func (w *world) limiter(namespace string) *limiter.Limiter {
+// limits works on the table as an operator does.
+func (w *world) limits(namespace string) *limits.Store {
 	w.t.Helper()
-	l, err := limiter.New(w.t.Context(), w.table, limiter.Namespace(namespace), limiter.Clock(now))
+	store, err := limits.Open(w.t.Context(), w.table, limits.Namespace(namespace), limits.Clock(now))
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return l
+	return store
 }
 
 // stores checks that a namespace's limits are those that a manifest declares, and
 // that they are written down as a manifest that says the same.
 func (w *world) stores(namespace, text string) {
 	w.t.Helper()
-	stored, err := manifest.Export(w.t.Context(), w.limiter(namespace), "")
+	stored, err := manifest.Export(w.t.Context(), w.limits(namespace), "")
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/shardquota/shardquota/limiter"
-	"github.com/shardquota/shardquota/limiter/manifest"
+	"github.com/shardquota/shardquota/limits"
+	"github.com/shardquota/shardquota/limits/manifest"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/dynamo"
 )
@@ -151,7 +151,7 @@ type limitsTable struct {
 	client    table.Client
 	namespace string // by name
 	id        string // of the namespace, "" where it is not there yet
-	limiter   *limiter.Limiter
+	store     *limits.Store
 }
 
 // absentNamespace is the id of a namespace in which there is nothing.
@@ -164,22 +164,22 @@ func (f *limitsFlags) open(ctx context.Context, namespace string) (*limitsTable,
 		return nil, err
 	}
 	t := &limitsTable{client: dynamo.NewClient(service.table, f.table), namespace: namespace}
-	found, err := t.client.Items(ctx, []table.ItemKey{{PK: "_/SYSTEM#", SK: "#NAMESPACE#" + namespace}})
+	found, err := t.client.Items(ctx, []table.ItemKey{limits.NamespaceKey(namespace)})
 	if err != nil {
 		return nil, fmt.Errorf("look up the namespace: %w", err)
 	}
-	of := limiter.NamespaceID(absentNamespace)
+	of := limits.NamespaceID(absentNamespace)
 	if found[0] != nil {
-		t.id, of = found[0].Text("namespace_id"), limiter.Namespace(namespace)
+		t.id, of = found[0].Text(limits.AttrNamespaceID), limits.Namespace(namespace)
 	}
-	t.limiter, err = limiter.New(ctx, t.client, of)
+	t.store, err = limits.Open(ctx, t.client, of)
 	return t, err
 }
 
 // register registers the namespace where it is not there yet.
 func (t *limitsTable) register(ctx context.Context) (err error) {
 	if t.id == "" {
-		t.limiter, err = limiter.New(ctx, t.client, limiter.Namespace(t.namespace))
+		t.store, err = limits.Open(ctx, t.client, limits.Namespace(t.namespace))
 	}
 	return err
 }
@@ -214,7 +214,7 @@ func (f *limitsFlags) compare(ctx context.Context, stdin io.Reader) (*compared, 
 	c := &compared{limitsTable: t, manifest: m, ids: f.ids, names: func(entity string) string {
 		return name(table.Group{Namespace: t.id, Entity: entity})
 	}}
-	c.plan, err = manifest.Compare(ctx, t.limiter, m, f.options()...)
+	c.plan, err = manifest.Compare(ctx, t.store, m, f.options()...)
 	return c, err
 }
 
@@ -247,7 +247,7 @@ func (f *limitsFlags) namespaceOf(m *manifest.Manifest) (string, error) {
 	case m.Namespace != "":
 		return m.Namespace, nil
 	}
-	return limiter.DefaultNamespace, nil
+	return limits.DefaultNamespace, nil
 }
 
 func (f *limitsFlags) export(ctx context.Context, stdout io.Writer) error {
@@ -256,7 +256,7 @@ func (f *limitsFlags) export(ctx context.Context, stdout io.Writer) error {
 	}
 	namespace := f.namespace
 	if namespace == "" {
-		namespace = limiter.DefaultNamespace
+		namespace = limits.DefaultNamespace
 	}
 	t, err := f.open(ctx, namespace)
 	if err != nil {
@@ -265,7 +265,7 @@ func (f *limitsFlags) export(ctx context.Context, stdout io.Writer) error {
 	if t.id == "" {
 		return fmt.Errorf("limits: there is no namespace %q: see --namespace", namespace)
 	}
-	m, err := manifest.Export(ctx, t.limiter, namespace)
+	m, err := manifest.Export(ctx, t.store, namespace)
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/shardquota/shardquota/internal/dynoxide"
-	"github.com/shardquota/shardquota/limiter"
-	"github.com/shardquota/shardquota/limiter/manifest"
+	"github.com/shardquota/shardquota/limits"
+	"github.com/shardquota/shardquota/limits/manifest"
 	"github.com/shardquota/shardquota/table/dynamo"
 	"github.com/shardquota/shardquota/table/memory"
 )
@@ -229,11 +229,11 @@ func TestLimitsOfANamespace(t *testing.T) {
 	if err != nil || string(got) != "namespace: tenants\nsystem:\n  limits:\n    rpm: 5 per minute\n" {
 		t.Errorf("exported %q, %v", got, err)
 	}
-	ns, err := limiter.New(t.Context(), dynamo.NewClient(l.client, l.name), limiter.Namespace("tenants"))
+	ns, err := limits.Open(t.Context(), dynamo.NewClient(l.client, l.name), limits.Namespace("tenants"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if limits, err := ns.Limits(t.Context(), limiter.ForAll()); err != nil || len(limits) != 1 || limits[0].Capacity != 5 {
+	if limits, err := ns.Limits(t.Context(), limits.ForAll()); err != nil || len(limits) != 1 || limits[0].Capacity != 5 {
 		t.Errorf("stored %+v, %v", limits, err)
 	}
 }
@@ -241,7 +241,7 @@ func TestLimitsOfANamespace(t *testing.T) {
 // Where a plan ends early, it is said what was done and what was not, in which a
 // number stands for the entity.
 func TestLimitsCutShort(t *testing.T) {
-	l, err := limiter.New(t.Context(), memory.New().Client(), limiter.NamespaceID("ns1"))
+	l, err := limits.Open(t.Context(), memory.New().Client(), limits.NamespaceID("ns1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,21 +258,21 @@ func TestLimitsCutShort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := l.SetAccess(t.Context(), limiter.ForEntity("acme"), limiter.Bypass); err != nil {
+		if err := l.SetAccess(t.Context(), limits.ForEntity("acme"), limits.Bypass); err != nil {
 			t.Fatal(err)
 		}
-		c := &compared{&limitsTable{limiter: l, id: "ns1"}, m, plan, func(string) string { return "entity-1" }, false}
+		c := &compared{&limitsTable{store: l, id: "ns1"}, m, plan, func(string) string { return "entity-1" }, false}
 		f := limitsFlags{format: format}
 		var out strings.Builder
 		err = f.made(&out, c, c.make(t.Context(), nil))
-		if !errors.Is(err, limiter.ErrStale) || err.Error() != "limits.yaml:2: an entity: store limits: stored otherwise meanwhile (1 made before it, 1 left)" {
+		if !errors.Is(err, limits.ErrStale) || err.Error() != "limits.yaml:2: an entity: store limits: stored otherwise meanwhile (1 made before it, 1 left)" {
 			t.Errorf("%s: %v", format, err)
 		}
 		if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "acme") {
 			t.Errorf("%s: %s", format, out.String())
 		}
-		for _, level := range []limiter.Level{limiter.ForEntity("acme"), limiter.For("acme", "gpt-4")} {
-			if err := l.SetAccess(t.Context(), level, limiter.Inherit); err != nil {
+		for _, level := range []limits.Level{limits.ForEntity("acme"), limits.For("acme", "gpt-4")} {
+			if err := l.SetAccess(t.Context(), level, limits.Inherit); err != nil {
 				t.Fatal(err)
 			}
 		}

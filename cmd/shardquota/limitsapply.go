@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/shardquota/shardquota/limiter/manifest"
+	"github.com/shardquota/shardquota/limits/manifest"
 )
 
 // An exit ends a command with a code of its own.
@@ -144,7 +144,7 @@ func (c *compared) make(ctx context.Context, options []manifest.Option) error {
 		if err := c.register(ctx); err != nil {
 			return err
 		}
-		plan, err := manifest.Compare(ctx, c.limiter, c.manifest, options...)
+		plan, err := manifest.Compare(ctx, c.store, c.manifest, options...)
 		if err != nil {
 			return err
 		}

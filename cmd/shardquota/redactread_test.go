@@ -17,6 +17,7 @@ import (
 	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/events"
 	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/memory"
@@ -85,7 +86,7 @@ func named(t *testing.T, dir string, prefixes ...string) []string {
 // Every attribute and field that has a name in the source is known here for what
 // it is, and treated so: a new one fails until it is looked at.
 func TestRedactorKeepsWhatIsRead(t *testing.T) {
-	all := slices.Concat(named(t, "../../table", "Attr"), named(t, "../../limiter", "attr"))
+	all := slices.Concat(named(t, "../../table", "Attr"), named(t, "../../limits", "attr"))
 	if !slices.Contains(all, table.AttrZone) || !slices.Contains(all, "on_unavailable") {
 		t.Fatalf("found %q", all)
 	}
@@ -173,21 +174,22 @@ func divided(t *testing.T) ([]events.Record, *memory.Store) {
 	t.Helper()
 	store, w := memory.New(), &written{T: t, now: time.Date(2026, 11, 30, 10, 0, 0, 0, time.UTC)}
 	store.Watch(w.write)
-	l, err := limiter.New(t.Context(), store.Client(), limiter.NamespaceID("ns1"), limiter.ShardAttempts(quota.MaxShards), limiter.Clock(func() time.Time { return w.now }))
+	declared, err := limits.Open(t.Context(), store.Client(), limits.NamespaceID("ns1"), limits.Clock(func() time.Time { return w.now }))
 	if err != nil {
 		t.Fatal(err)
 	}
-	burst, tokens := limiter.PerMinute("burst", 400), limiter.Quota("tokens", 1000, "0 0 1 * *")
+	burst, tokens := limits.PerMinute("burst", 400), limits.Quota("tokens", 1000, "0 0 1 * *")
 	burst.Division, tokens.Division = quota.Replicated, quota.Pooled
 	burst.Schedule = []quota.Entry{{Cron: "* 0-5 * * *", Scale: 500}}
-	session := limiter.Session("session", 900, 5*time.Hour)
+	session := limits.Session("session", 900, 5*time.Hour)
 	session.Division = quota.Pooled
-	if err := l.SetLimits(t.Context(), limiter.ForResource("gpt-4"), burst, tokens, session); err != nil {
+	if err := declared.SetLimits(t.Context(), limits.ForResource("gpt-4"), burst, tokens, session); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.SetAccess(t.Context(), limiter.ForEntity(secretID+"other"), limiter.Bypass); err != nil {
+	if err := declared.SetAccess(t.Context(), limits.ForEntity(secretID+"other"), limits.Bypass); err != nil {
 		t.Fatal(err)
 	}
+	l := limiter.New(declared, limiter.ShardAttempts(quota.MaxShards))
 	for i := range 40 {
 		if i == 10 {
 			if _, err := store.Double(t.Context(), table.Group{Namespace: "ns1", Entity: secretID + "acme", Resource: "gpt-4"}, 1); err != nil {
@@ -242,12 +244,12 @@ func TestRedactedDivisions(t *testing.T) {
 	for _, item := range store.Items() {
 		hidden.Put(r.item("ns1", item))
 	}
-	l, err := limiter.New(t.Context(), hidden.Client(), limiter.NamespaceID("ns1"))
+	l, err := limits.Open(t.Context(), hidden.Client(), limits.NamespaceID("ns1"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	levels, err := l.Levels(t.Context())
-	if err != nil || len(levels) != 2 || levels[1].Access != limiter.Bypass {
+	if err != nil || len(levels) != 2 || levels[1].Access != limits.Bypass {
 		t.Fatalf("redacted, the levels are %+v, %v", levels, err)
 	}
 	limits := levels[0].Limits

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
@@ -23,13 +24,12 @@ func (s *system) newUser(writer int, m mutant) *user {
 	if m.over != nil {
 		t = m.over(t)
 	}
-	var err error
-	u.Limiter, err = limiter.New(context.Background(), limited{t, s}, limiter.NamespaceID(acme.Namespace),
-		limiter.Clock(func() time.Time { return time.UnixMilli(s.clock(writer)) }),
-		limiter.Deterministic(func(n int) int { return u.shard % n }))
+	store, err := limits.Open(context.Background(), limited{t, s}, limits.NamespaceID(acme.Namespace), limits.Sequential(),
+		limits.Clock(func() time.Time { return time.UnixMilli(s.clock(writer)) }))
 	if err != nil {
 		panic(err)
 	}
+	u.Limiter = limiter.New(store, limiter.Deterministic(func(n int) int { return u.shard % n }))
 	return u
 }
 
@@ -145,7 +145,7 @@ func (l limited) Reconcile(ctx context.Context, b *table.Bucket, corrections []q
 // charge charges what a write took to the undivided buckets. now is by whose
 // clock it was taken, 0 where that does not matter.
 func (s *system) charge(before, after *table.Bucket, now int64) {
-	for _, name := range limits {
+	for _, name := range limitNames {
 		was, is := before.Limit(name), after.Limit(name)
 		amount := is.Consumed - was.Consumed
 		s.pay(after.Key, name, amount)

@@ -93,10 +93,10 @@ func (k kind) workload(seed uint64, n int) []step {
 	return steps
 }
 
-var limits = []string{rpm, day}
+var limitNames = []string{rpm, day}
 
 func (k kind) step(r *rand.Rand) step {
-	s := step{writer: r.IntN(3), shard: r.IntN(32), limit: limits[r.IntN(2)]}
+	s := step{writer: r.IntN(3), shard: r.IntN(32), limit: limitNames[r.IntN(2)]}
 	switch n := r.IntN(1000); {
 	case n < 460:
 		s.op, s.amount = spend, 1+r.Int64N(30_000)

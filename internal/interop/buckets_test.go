@@ -7,40 +7,41 @@ import (
 	"time"
 
 	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
 
 // slow drips nothing while a test lasts.
-func slow(name string, capacity int64) limiter.Limit {
-	return limiter.Limit{Name: name, Capacity: capacity, Refill: 1, Period: 1_000_000_000 * time.Second}
+func slow(name string, capacity int64) limits.Limit {
+	return limits.Limit{Name: name, Capacity: capacity, Refill: 1, Period: 1_000_000_000 * time.Second}
 }
 
 // kind is a kind of limit that stands on a bucket beside a quota without a
 // schedule.
 type kind struct {
 	name  string
-	limit func(capacity int64) limiter.Limit
+	limit func(capacity int64) limits.Limit
 	holds int64 // of a capacity of 1,000 in force, tokens
 }
 
 func kinds(t testing.TB) []kind {
 	always := []quota.Entry{{Cron: "* * * * *", Scale: 500}}
 	return []kind{
-		{"calendar", func(c int64) limiter.Limit { return limiter.Quota("it", c, farEdge(t)) }, 1000},
-		{"calendar of another zone", func(c int64) limiter.Limit {
-			return limiter.Limit{Name: "it", Capacity: c, Resets: []string{"0 0 1 1 *"}, Zone: "Asia/Kathmandu"}
+		{"calendar", func(c int64) limits.Limit { return limits.Quota("it", c, farEdge(t)) }, 1000},
+		{"calendar of another zone", func(c int64) limits.Limit {
+			return limits.Limit{Name: "it", Capacity: c, Resets: []string{"0 0 1 1 *"}, Zone: "Asia/Kathmandu"}
 		}, 1000},
-		{"session", func(c int64) limiter.Limit { return limiter.Session("it", c, time.Hour) }, 1000},
-		{"dripping", func(c int64) limiter.Limit { return slow("it", c) }, 1000},
-		{"scaled", func(c int64) limiter.Limit { l := slow("it", c); l.Schedule = always; return l }, 500},
-		{"scaled quota", func(c int64) limiter.Limit { l := limiter.Quota("it", c, farEdge(t)); l.Schedule = always; return l }, 500},
-		{"set by a schedule", func(c int64) limiter.Limit {
+		{"session", func(c int64) limits.Limit { return limits.Session("it", c, time.Hour) }, 1000},
+		{"dripping", func(c int64) limits.Limit { return slow("it", c) }, 1000},
+		{"scaled", func(c int64) limits.Limit { l := slow("it", c); l.Schedule = always; return l }, 500},
+		{"scaled quota", func(c int64) limits.Limit { l := limits.Quota("it", c, farEdge(t)); l.Schedule = always; return l }, 500},
+		{"set by a schedule", func(c int64) limits.Limit {
 			l := slow("it", c)
 			l.Schedule, l.Zone = []quota.Entry{{Cron: "* * * * *", Capacity: 300}}, "America/New_York"
 			return l
 		}, 300},
-		{"soft", func(c int64) limiter.Limit { l := slow("it", c); l.Soft = true; return l }, 1000},
+		{"soft", func(c int64) limits.Limit { l := slow("it", c); l.Soft = true; return l }, 1000},
 	}
 }
 
@@ -84,7 +85,7 @@ type bucketCase struct {
 
 func (b *bucketCase) set(capacity int64, theirs bool) {
 	b.t.Helper()
-	limits := []limiter.Limit{b.kind.limit(capacity), slow("plain", 1_000_000)}
+	limits := []limits.Limit{b.kind.limit(capacity), slow("plain", 1_000_000)}
 	if theirs {
 		b.theySet(b.entity, limits...)
 		return
@@ -166,13 +167,13 @@ func (b *bucketCase) checkRejection() {
 // its own does not, whoever sets them and whoever uses it.
 func TestExpiry(t *testing.T) {
 	w := newWorld(t, true)
-	must(t, w.ours.SetLimits(t.Context(), limiter.ForResource(resource), slow("it", 1000)))
+	must(t, w.ours.SetLimits(t.Context(), limits.ForResource(resource), slow("it", 1000)))
 	expires := func(entity string, want bool) {
 		t.Helper()
 		eq(t, entity+" expires", w.bucket(entity, 0).Item[table.AttrTTL] != nil, want)
 	}
 	for entity, theirs := range map[string]bool{"theirs": true, "ours": false} {
-		b := bucketCase{world: w, t: t, entity: entity, kind: kind{limit: func(c int64) limiter.Limit { return slow("it", c) }}}
+		b := bucketCase{world: w, t: t, entity: entity, kind: kind{limit: func(c int64) limits.Limit { return slow("it", c) }}}
 		both := func() {
 			t.Helper()
 			eq(t, "theirs uses it", theyUse(w.theirs, entity, limiter.Amounts{"it": 1}, -1), true)
@@ -187,7 +188,7 @@ func TestExpiry(t *testing.T) {
 		both()
 		expires(entity, false)
 		if theirs {
-			must(t, w.ours.DeleteLimits(t.Context(), limiter.For(entity, resource)))
+			must(t, w.ours.DeleteLimits(t.Context(), limits.For(entity, resource)))
 		} else {
 			w.theirs.do("delete_limits", args{"entity": entity, "resource": resource})
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 )
 
@@ -13,23 +14,23 @@ import (
 func TestDivisions(t *testing.T) {
 	w := newWorld(t, true)
 	const entity, capacity = "acme", 1_000
-	calls, rpm := limiter.Quota("calls", capacity, farEdge(t)), slow("rpm", capacity)
+	calls, rpm := limits.Quota("calls", capacity, farEdge(t)), slow("rpm", capacity)
 	calls.Division, rpm.Division = quota.Pooled, quota.Replicated
 	w.set(entity, calls, rpm)
 	one := limiter.Amounts{"calls": 1, "rpm": 1}
-	eq(t, "read by theirs", fmt.Sprint(ask[[]wire](w.theirs, "get_limits", args{"entity": entity, "resource": resource})), fmt.Sprint(wires([]limiter.Limit{calls, rpm})))
+	eq(t, "read by theirs", fmt.Sprint(ask[[]wire](w.theirs, "get_limits", args{"entity": entity, "resource": resource})), fmt.Sprint(wires([]limits.Limit{calls, rpm})))
 
 	eq(t, "theirs makes shard 0", theyUse(w.theirs, entity, one, 0), true)
 	_, said := w.bucket(entity, 0).Item["b_rpm_div"]
 	eq(t, "and says no division on it", said, false)
-	must(t, w.ours.SetLimits(t.Context(), limiter.For(entity, resource), calls, rpm))
+	must(t, w.ours.SetLimits(t.Context(), limits.For(entity, resource), calls, rpm))
 	eq(t, "ours does", w.bucket(entity, 0).Limit("calls").Division, quota.Pooled)
 	w.oursDoubles(entity, one)
 	eq(t, "theirs makes shard 1", theyUse(w.theirs, entity, one, 1), true)
 	w.settle()
-	stored, err := w.ours.Stored(t.Context(), limiter.For(entity, resource)) // in one write, as a manifest is applied
+	stored, err := w.ours.Stored(t.Context(), limits.For(entity, resource)) // in one write, as a manifest is applied
 	must(t, err)
-	must(t, w.ours.Replace(t.Context(), stored[0], limiter.Rules{Limits: []limiter.Limit{calls, rpm}, Access: limiter.Enabled}))
+	must(t, w.ours.Replace(t.Context(), stored[0], limits.Rules{Limits: []limits.Limit{calls, rpm}, Access: limits.Enabled}))
 	eq(t, "read by theirs again", len(ask[[]wire](w.theirs, "get_limits", args{"entity": entity, "resource": resource})), 2)
 	for shard := range 2 {
 		b := w.bucket(entity, shard)

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 )
 
 // Every kind of limit that both know, some of them together: a bucket has one
 // zone.
 var (
-	zoned = []limiter.Limit{
+	zoned = []limits.Limit{
 		{Name: "calls.day-1", Capacity: 9_000, Resets: []string{"0 0 * * *", "0 12 1 * *"}, Zone: "America/New_York"},
 		{Name: "rpm", Capacity: 600, Refill: 300, Period: time.Minute, Zone: "America/New_York", Schedule: []quota.Entry{
 			{Cron: "* 9-16 * * 1-5", Scale: 500},
@@ -25,11 +26,11 @@ var (
 		{Name: "session", Capacity: 40, Window: 5 * time.Hour},
 		{Name: "tokens_in", Capacity: 1_000_000_000_000_000, Refill: 1, Period: 1_000_000_000 * time.Second, Soft: true},
 	}
-	utc = []limiter.Limit{
+	utc = []limits.Limit{
 		{Name: "calls", Capacity: 1, Resets: []string{"0 0 1 1 *"}, Zone: "UTC", Soft: true, Schedule: []quota.Entry{{Cron: "* * * * 6,7", Scale: 2000}}},
 		{Name: "w", Capacity: 7, Window: time.Second, Soft: true, Zone: "UTC", Schedule: []quota.Entry{{Cron: "* 1 * * *", Capacity: 3}}},
 	}
-	plain = []limiter.Limit{limiter.PerSecond("burst", 10), limiter.PerDay("rpd", 1_000_000)}
+	plain = []limits.Limit{limits.PerSecond("burst", 10), limits.PerDay("rpd", 1_000_000)}
 )
 
 // TestLimits: what one stores on a level the other reads, replaces and deletes.
@@ -38,8 +39,8 @@ func TestLimits(t *testing.T) {
 		w := newWorld(t, theirsFirst)
 		for _, level := range []struct{ entity, resource string }{{}, {"", "models/gpt-4.1"}, {"user:1@acme.example", ""}, {"acme", "gpt-4"}} {
 			t.Run(fmt.Sprintf("theirsFirst=%v/%v", theirsFirst, level), func(t *testing.T) {
-				l := limits{w, levelOf(level.entity, level.resource), args{"entity": level.entity, "resource": level.resource}}
-				for _, set := range [][]limiter.Limit{zoned, utc, plain} {
+				l := levelLimits{w, levelOf(level.entity, level.resource), args{"entity": level.entity, "resource": level.resource}}
+				for _, set := range [][]limits.Limit{zoned, utc, plain} {
 					l.oursWrites(t, set)
 					l.theyWrite(t, set)
 				}
@@ -51,26 +52,26 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-func levelOf(entity, resource string) limiter.Level {
+func levelOf(entity, resource string) limits.Level {
 	switch {
 	case entity != "" && resource != "":
-		return limiter.For(entity, resource)
+		return limits.For(entity, resource)
 	case entity != "":
-		return limiter.ForEntity(entity)
+		return limits.ForEntity(entity)
 	case resource != "":
-		return limiter.ForResource(resource)
+		return limits.ForResource(resource)
 	}
-	return limiter.ForAll()
+	return limits.ForAll()
 }
 
-// limits are those of one level.
-type limits struct {
+// levelLimits are the limits of one level.
+type levelLimits struct {
 	*world
-	level limiter.Level
+	level limits.Level
 	at    args
 }
 
-func (l limits) with(name string, value any) args {
+func (l levelLimits) with(name string, value any) args {
 	a := args{name: value}
 	for name, value := range l.at {
 		a[name] = value
@@ -78,19 +79,19 @@ func (l limits) with(name string, value any) args {
 	return a
 }
 
-func (l limits) oursWrites(t *testing.T, set []limiter.Limit) {
+func (l levelLimits) oursWrites(t *testing.T, set []limits.Limit) {
 	t.Helper()
 	must(t, l.ours.SetLimits(t.Context(), l.level, set...))
 	l.bothRead(t, "of ours", set)
 }
 
-func (l limits) theyWrite(t *testing.T, set []limiter.Limit) {
+func (l levelLimits) theyWrite(t *testing.T, set []limits.Limit) {
 	t.Helper()
 	l.theirs.do("set_limits", l.with("limits", wires(set)))
 	l.bothRead(t, "of theirs", set)
 }
 
-func (l limits) bothRead(t *testing.T, whose string, want []limiter.Limit) {
+func (l levelLimits) bothRead(t *testing.T, whose string, want []limits.Limit) {
 	t.Helper()
 	ours, err := l.ours.Limits(t.Context(), l.level)
 	must(t, err)
@@ -103,7 +104,7 @@ func (l limits) bothRead(t *testing.T, whose string, want []limiter.Limit) {
 }
 
 // bothDelete: each deletes what the other stored, and the registries follow.
-func (l limits) bothDelete(t *testing.T) {
+func (l levelLimits) bothDelete(t *testing.T) {
 	t.Helper()
 	for _, deletion := range []func(){
 		func() { l.theirs.do("delete_limits", l.at) },
@@ -121,7 +122,7 @@ func (l limits) bothDelete(t *testing.T) {
 
 // listed: whether theirs finds the level's resource in the registry that both
 // keep up.
-func (l limits) listed(t *testing.T, want bool) {
+func (l levelLimits) listed(t *testing.T, want bool) {
 	t.Helper()
 	found := ask[struct{ Defaults, Entities, Namespaces []string }](l.theirs, "listed", nil)
 	name, list := l.at["resource"].(string), found.Defaults
@@ -140,9 +141,9 @@ func (l limits) listed(t *testing.T, want bool) {
 func TestAccess(t *testing.T) {
 	w := newWorld(t, true)
 	for _, level := range []struct{ entity, resource string }{{"", resource}, {"acme", ""}, {"acme", resource}} {
-		w.set("acme", limiter.Quota("calls", 10, farEdge(w)))
+		w.set("acme", limits.Quota("calls", 10, farEdge(w)))
 		at := args{"entity": level.entity, "resource": level.resource}
-		for _, access := range []limiter.Access{limiter.Disabled, limiter.Bypass, limiter.Enabled, limiter.Inherit} {
+		for _, access := range []limits.Access{limits.Disabled, limits.Bypass, limits.Enabled, limits.Inherit} {
 			for who, set := range map[string]func(){
 				"ours": func() { must(t, w.ours.SetAccess(t.Context(), levelOf(level.entity, level.resource), access)) },
 				"theirs": func() {
@@ -161,9 +162,9 @@ func TestAccess(t *testing.T) {
 
 // checkAccess: what both say to a use that the limits would admit, and to one
 // that they would not.
-func (w *world) checkAccess(what string, access limiter.Access) {
+func (w *world) checkAccess(what string, access limits.Access) {
 	w.Helper()
-	for calls, wants := range map[int64]bool{0: access != limiter.Disabled, 1_000: access == limiter.Bypass} {
+	for calls, wants := range map[int64]bool{0: access != limits.Disabled, 1_000: access == limits.Bypass} {
 		_, err := w.ours.Acquire(w.Context(), "acme", resource, limiter.Amounts{"calls": calls})
 		var rejection *limiter.Rejection
 		if refused := errors.As(err, &rejection) || errors.Is(err, limiter.ErrDisabled); refused == wants || !refused && err != nil {
@@ -185,11 +186,11 @@ func farEdge(t testing.TB) string {
 // charged by both.
 func TestEntities(t *testing.T) {
 	w := newWorld(t, false)
-	must(t, w.ours.CreateEntity(t.Context(), limiter.Entity{ID: "acme"}))
+	must(t, w.ours.CreateEntity(t.Context(), limits.Entity{ID: "acme"}))
 	w.theirs.do("create_entity", args{"entity": "globex", "name": "Globex Inc."})
-	must(t, w.ours.CreateEntity(t.Context(), limiter.Entity{ID: "acme-web", Name: "web", Parent: "globex", Cascade: true}))
+	must(t, w.ours.CreateEntity(t.Context(), limits.Entity{ID: "acme-web", Name: "web", Parent: "globex", Cascade: true}))
 	w.theirs.do("create_entity", args{"entity": "acme-batch", "parent": "acme", "cascade": true})
-	want := map[string]limiter.Entity{
+	want := map[string]limits.Entity{
 		"acme":       {ID: "acme", Name: "acme"},
 		"globex":     {ID: "globex", Name: "Globex Inc."},
 		"acme-web":   {ID: "acme-web", Name: "web", Parent: "globex", Cascade: true},
@@ -202,16 +203,16 @@ func TestEntities(t *testing.T) {
 			Name, Parent string
 			Cascade      bool
 		}](w.theirs, "entity", args{"entity": id})
-		eq(t, "read by theirs: "+id, limiter.Entity{ID: id, Name: theirs.Name, Parent: theirs.Parent, Cascade: theirs.Cascade}, entity)
+		eq(t, "read by theirs: "+id, limits.Entity{ID: id, Name: theirs.Name, Parent: theirs.Parent, Cascade: theirs.Cascade}, entity)
 	}
 	eq(t, "children", fmt.Sprint(ask[[]string](w.theirs, "children", args{"parent": "globex"})), "[acme-web]")
-	eq(t, "ours again", fmt.Sprint(w.ours.CreateEntity(t.Context(), limiter.Entity{ID: "globex"})), limiter.ErrExists.Error())
+	eq(t, "ours again", fmt.Sprint(w.ours.CreateEntity(t.Context(), limits.Entity{ID: "globex"})), limits.ErrExists.Error())
 	err := w.theirs.try("create_entity", args{"entity": "acme-web"}, nil)
 	var refused *raised
 	eq(t, "theirs again", errors.As(err, &refused) && refused.class == "EntityExistsError", true)
 
 	for id := range want {
-		w.set(id, limiter.Quota("calls", 100, farEdge(t)))
+		w.set(id, limits.Quota("calls", 100, farEdge(t)))
 	}
 	for _, child := range []string{"acme-web", "acme-batch"} {
 		use(t, w.ours, child, limiter.Amounts{"calls": 3})

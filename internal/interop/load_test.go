@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -65,7 +66,7 @@ func (l *load) did(what string, times int) {
 type customer struct {
 	entity  string
 	parent  string // that gives with it
-	limits  []limiter.Limit
+	limits  []limits.Limit
 	most    int64                        // tokens of each limit in one use
 	settles bool                         // uses are corrected afterwards
 	moves   bool                         // its limits do: theirs then drops what it gives back of a quota, and is not to
@@ -81,7 +82,7 @@ const mostShards = 16
 func newLoad(t *testing.T) *load {
 	l := &load{world: newWorld(t, true), consumed: map[string]map[string]int64{}, done: map[string]int{}}
 	l.customers = customers(t)
-	must(t, l.ours.CreateEntity(t.Context(), limiter.Entity{ID: "family"}))
+	must(t, l.ours.CreateEntity(t.Context(), limits.Entity{ID: "family"}))
 	l.theirs.do("create_entity", args{"entity": "child", "parent": "family", "cascade": true})
 	for i, c := range l.customers {
 		if i%2 == 0 {
@@ -94,27 +95,27 @@ func newLoad(t *testing.T) *load {
 }
 
 func customers(t testing.TB) []*customer {
-	far := func(n int64) limiter.Limit { return limiter.Quota("calls", n, farEdge(t)) }
+	far := func(n int64) limits.Limit { return limits.Quota("calls", n, farEdge(t)) }
 	minutes := func(i table.Item) int64 { rf, _ := i.Int(table.AttrRefilledAt); return rf / 120_000 }
 	window := func(i table.Item) int64 { wa, _ := i.Int("b_calls_wa"); return wa }
-	halved := limiter.PerSecond("rpm", 2_000)
+	halved := limits.PerSecond("rpm", 2_000)
 	halved.Schedule = entries("1-59/2 * * * *", 500)
 	edge := fmt.Sprintf("0 %d * * *", (time.Now().UTC().Hour()+14)%24)
-	zoned := limiter.Limit{Name: "calls", Capacity: 100_000, Resets: []string{edge}, Zone: "Asia/Kolkata"}
+	zoned := limits.Limit{Name: "calls", Capacity: 100_000, Resets: []string{edge}, Zone: "Asia/Kolkata"}
 	return []*customer{
-		{entity: "daily", limits: []limiter.Limit{far(2_000_003), limiter.PerSecond("rpm", 5_000)}, most: 400, settles: true, halves: true, doubles: true},
-		{entity: "tight", limits: []limiter.Limit{far(601), limiter.PerSecond("rpm", 5_000)}, most: 5, settles: true, doubles: true},
-		{entity: "minutes", limits: []limiter.Limit{limiter.Quota("calls", 1_001, "*/2 * * * *"), limiter.PerSecond("rpm", 5_000)}, most: 9, doubles: true, period: minutes, lasts: 1},
-		{entity: "session", limits: []limiter.Limit{limiter.Session("calls", 301, 3*time.Second)}, most: 9, doubles: true, period: window, lasts: 3_000},
-		{entity: "scheduled", limits: []limiter.Limit{zonedTo(halved, zoned.Zone), zoned}, most: 30, settles: true, doubles: true},
-		{entity: "child", parent: "family", limits: []limiter.Limit{far(50_000), limiter.PerSecond("rpm", 900)}, most: 60, settles: true, doubles: true},
-		{entity: "family", limits: []limiter.Limit{far(30_000), limiter.PerSecond("rpm", 1_900)}, most: 60, settles: true, doubles: true},
-		{entity: "operated", limits: []limiter.Limit{far(40_009), limiter.PerSecond("rpm", 900)}, most: 20, settles: true, moves: true, doubles: true},
-		{entity: "waived", limits: []limiter.Limit{far(400), limiter.PerSecond("rpm", 40)}, most: 9},
+		{entity: "daily", limits: []limits.Limit{far(2_000_003), limits.PerSecond("rpm", 5_000)}, most: 400, settles: true, halves: true, doubles: true},
+		{entity: "tight", limits: []limits.Limit{far(601), limits.PerSecond("rpm", 5_000)}, most: 5, settles: true, doubles: true},
+		{entity: "minutes", limits: []limits.Limit{limits.Quota("calls", 1_001, "*/2 * * * *"), limits.PerSecond("rpm", 5_000)}, most: 9, doubles: true, period: minutes, lasts: 1},
+		{entity: "session", limits: []limits.Limit{limits.Session("calls", 301, 3*time.Second)}, most: 9, doubles: true, period: window, lasts: 3_000},
+		{entity: "scheduled", limits: []limits.Limit{zonedTo(halved, zoned.Zone), zoned}, most: 30, settles: true, doubles: true},
+		{entity: "child", parent: "family", limits: []limits.Limit{far(50_000), limits.PerSecond("rpm", 900)}, most: 60, settles: true, doubles: true},
+		{entity: "family", limits: []limits.Limit{far(30_000), limits.PerSecond("rpm", 1_900)}, most: 60, settles: true, doubles: true},
+		{entity: "operated", limits: []limits.Limit{far(40_009), limits.PerSecond("rpm", 900)}, most: 20, settles: true, moves: true, doubles: true},
+		{entity: "waived", limits: []limits.Limit{far(400), limits.PerSecond("rpm", 40)}, most: 9},
 	}
 }
 
-func zonedTo(l limiter.Limit, zone string) limiter.Limit {
+func zonedTo(l limits.Limit, zone string) limits.Limit {
 	l.Zone = zone
 	return l
 }
@@ -175,10 +176,9 @@ func (l *load) repeat(ctx context.Context, pause time.Duration, act func(*custom
 }
 
 // counting is a client of ours that counts what it creates and doubles.
-func (l *load) counting(options ...limiter.Option) *limiter.Limiter {
+func (l *load) counting(options ...limiter.Option) *ours {
 	l.Helper()
-	options = append([]limiter.Option{limiter.Namespace(namespace), limiter.ConfigCache(time.Second), limiter.ShardAttempts(2)}, options...)
-	ours, err := limiter.New(l.Context(), &counted{l.store, l.did}, options...)
+	ours, err := newOurs(l.Context(), &counted{l.store, l.did}, namespace, append([]limiter.Option{limiter.ShardAttempts(2)}, options...)...)
 	must(l, err)
 	return ours
 }
@@ -196,7 +196,7 @@ func (c *customer) amounts() limiter.Amounts {
 }
 
 // oursActs is what a client of ours does once; first is one that draws shard 0.
-func (l *load) oursActs(ours, first *limiter.Limiter, c *customer) error {
+func (l *load) oursActs(ours, first *ours, c *customer) error {
 	if c.doubles && rand.IntN(60) == 0 {
 		return l.oursHeats(first, c)
 	}
@@ -205,7 +205,7 @@ func (l *load) oursActs(ours, first *limiter.Limiter, c *customer) error {
 }
 
 // oursUses takes, and corrects what was taken.
-func (l *load) oursUses(ours *limiter.Limiter, c *customer) (admitted bool, err error) {
+func (l *load) oursUses(ours *ours, c *customer) (admitted bool, err error) {
 	ctx, amounts := l.Context(), c.amounts()
 	lease, err := ours.Acquire(ctx, c.entity, resource, amounts)
 	var rejection *limiter.Rejection
@@ -235,7 +235,7 @@ func (l *load) oursUses(ours *limiter.Limiter, c *customer) (admitted bool, err 
 
 // oursHeats empties shard 0's write meter, which a use of ours finds then. Now and
 // then it stays low, and the aggregator doubles too.
-func (l *load) oursHeats(first *limiter.Limiter, c *customer) error {
+func (l *load) oursHeats(first *ours, c *customer) error {
 	zero, err := l.store.Read(l.Context(), l.group(c.entity).At(0))
 	if err != nil || zero == nil || zero.ShardCount >= mostShards {
 		return err

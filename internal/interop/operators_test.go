@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/dynamo"
@@ -39,7 +40,7 @@ func (c *counted) Double(ctx context.Context, group table.Group, from int) (tabl
 
 // operate is what an operator does once, with a client of either kind: change
 // limits, top up, disable, bypass, soften.
-func (l *load) operate(ours *limiter.Limiter) error {
+func (l *load) operate(ours *ours) error {
 	switch theirs := rand.IntN(2) == 0; rand.IntN(4) {
 	case 0:
 		return l.change("operated", theirs, l.operatedLimits(), ours)
@@ -54,17 +55,17 @@ func (l *load) operate(ours *limiter.Limiter) error {
 
 // operatedLimits are limits of operated: its calls stay, others come, go and
 // change.
-func (l *load) operatedLimits() []limiter.Limit {
-	calls, rpm := l.customer("operated").limits[0], limiter.PerSecond("rpm", 300+rand.Int64N(900))
+func (l *load) operatedLimits() []limits.Limit {
+	calls, rpm := l.customer("operated").limits[0], limits.PerSecond("rpm", 300+rand.Int64N(900))
 	if rand.IntN(2) == 0 {
-		return []limiter.Limit{calls, rpm}
+		return []limits.Limit{calls, rpm}
 	}
 	rpm.Schedule = entries("1-59/2 * * * *", 700)
-	return []limiter.Limit{calls, rpm, limiter.PerMinute("extra", 1+rand.Int64N(90))}
+	return []limits.Limit{calls, rpm, limits.PerMinute("extra", 1+rand.Int64N(90))}
 }
 
-func waivedLimits(l *load) []limiter.Limit {
-	limits := append([]limiter.Limit(nil), l.customer("waived").limits...)
+func waivedLimits(l *load) []limits.Limit {
+	limits := append([]limits.Limit(nil), l.customer("waived").limits...)
 	for i := range limits {
 		limits[i].Soft = rand.IntN(2) == 0
 	}
@@ -80,13 +81,13 @@ func (l *load) customer(entity string) *customer {
 	panic("no such customer: " + entity)
 }
 
-func (l *load) change(entity string, theirs bool, limits []limiter.Limit, ours *limiter.Limiter) error {
+func (l *load) change(entity string, theirs bool, set []limits.Limit, ours *ours) error {
 	if theirs {
 		l.did("theirs: changed", 1)
-		return l.theirs.try("set_limits", args{"entity": entity, "resource": resource, "limits": wires(limits)}, nil)
+		return l.theirs.try("set_limits", args{"entity": entity, "resource": resource, "limits": wires(set)}, nil)
 	}
 	l.did("ours: changed", 1)
-	return ours.SetLimits(l.Context(), limiter.For(entity, resource), limits...)
+	return ours.SetLimits(l.Context(), limits.For(entity, resource), set...)
 }
 
 // topUp is theirs alone: ours has none.
@@ -107,18 +108,18 @@ func (l *load) topUp() error {
 	return nil
 }
 
-func (l *load) access(entity string, theirs bool, ours *limiter.Limiter) error {
-	access := []limiter.Access{limiter.Inherit, limiter.Enabled, limiter.Disabled, limiter.Bypass}[rand.IntN(4)]
+func (l *load) access(entity string, theirs bool, ours *ours) error {
+	access := []limits.Access{limits.Inherit, limits.Enabled, limits.Disabled, limits.Bypass}[rand.IntN(4)]
 	if theirs {
 		l.did("theirs: changed", 1)
 		return l.theirs.try("set_access", args{"entity": entity, "resource": resource, "access": accessWords[access]}, nil)
 	}
 	l.did("ours: changed", 1)
-	return ours.SetAccess(l.Context(), limiter.For(entity, resource), access)
+	return ours.SetAccess(l.Context(), limits.For(entity, resource), access)
 }
 
-var accessWords = map[limiter.Access]string{
-	limiter.Inherit: "inherit", limiter.Enabled: "enabled", limiter.Disabled: "disabled", limiter.Bypass: "bypass",
+var accessWords = map[limits.Access]string{
+	limits.Inherit: "inherit", limits.Enabled: "enabled", limits.Disabled: "disabled", limits.Bypass: "bypass",
 }
 
 func entries(cron string, scale int64) []quota.Entry {

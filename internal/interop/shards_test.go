@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
@@ -55,7 +56,7 @@ func (w *world) theyDouble(entity string, from int) {
 func TestShards(t *testing.T) {
 	w := newWorld(t, true)
 	const entity, capacity = "acme", 1_001
-	w.set(entity, limiter.Quota("calls", capacity, farEdge(t)), slow("rpm", capacity))
+	w.set(entity, limits.Quota("calls", capacity, farEdge(t)), slow("rpm", capacity))
 	one := limiter.Amounts{"calls": 1, "rpm": 1}
 	used := int64(0)
 	ours := func(shard int) {
@@ -129,7 +130,7 @@ func (w *world) checkWhole(entity string, count int, capacity, used int64) {
 func TestSessions(t *testing.T) {
 	w := newWorld(t, false)
 	const entity, window = "acme", 2 * time.Second
-	w.theySet(entity, limiter.Session("calls", 100, window))
+	w.theySet(entity, limits.Session("calls", 100, window))
 	one := limiter.Amounts{"calls": 1}
 	by := map[bool]func(shard int){
 		true:  func(shard int) { eq(t, "theirs is admitted", theyUse(w.theirs, entity, one, shard), true) },
@@ -172,7 +173,7 @@ func TestSessions(t *testing.T) {
 func TestOperators(t *testing.T) {
 	w := newWorld(t, true)
 	const entity = "acme"
-	calls := func(n int64) limiter.Limit { return limiter.Quota("calls", n, farEdge(t)) }
+	calls := func(n int64) limits.Limit { return limits.Quota("calls", n, farEdge(t)) }
 	w.theySet(entity, calls(1000), slow("rpm", 1000))
 	eq(t, "theirs is admitted", theyUse(w.theirs, entity, limiter.Amounts{"calls": 1, "rpm": 1}, 0), true)
 	w.theyDouble(entity, 1)
@@ -236,13 +237,13 @@ func TestWithoutVersionRecord(t *testing.T) {
 		TableName: &w.table, Key: table.Item{table.AttrPK: table.S("_/SYSTEM#"), table.AttrSK: table.S("#VERSION")},
 	})
 	must(t, err)
-	session, soft := limiter.Session("calls", 10, time.Hour), slow("rpm", 10)
+	session, soft := limits.Session("calls", 10, time.Hour), slow("rpm", 10)
 	soft.Soft = true
-	refusal := other.try("set_limits", args{"entity": "acme", "resource": resource, "limits": wires([]limiter.Limit{session})}, nil)
+	refusal := other.try("set_limits", args{"entity": "acme", "resource": resource, "limits": wires([]limits.Limit{session})}, nil)
 	eq(t, "it refuses", refusal != nil, true)
-	ours, err := limiter.New(t.Context(), w.store, limiter.Namespace("other"))
+	ours, err := newOurs(t.Context(), w.store, "other")
 	must(t, err)
-	must(t, ours.SetLimits(t.Context(), limiter.For("acme", resource), session, soft))
+	must(t, ours.SetLimits(t.Context(), limits.For("acme", resource), session, soft))
 	fresh := startZae(t, w.table, "other", 0)
 	eq(t, "it uses", theyUse(fresh, "acme", limiter.Amounts{"calls": 4, "rpm": 20}, -1), true)
 	eq(t, "it refuses what is too much", theyUse(fresh, "acme", limiter.Amounts{"calls": 7, "rpm": 1}, -1), false)

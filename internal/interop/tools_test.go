@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 )
 
@@ -40,13 +41,13 @@ func manifest(calls int) object {
 }
 
 // declared is the same as limits of ours.
-func declared(calls int64) map[limiter.Level][]limiter.Limit {
-	quotaLimit := limiter.Quota("calls", calls, "0 0 * * *")
+func declared(calls int64) map[limits.Level][]limits.Limit {
+	quotaLimit := limits.Quota("calls", calls, "0 0 * * *")
 	quotaLimit.Zone, quotaLimit.Schedule = "America/New_York", []quota.Entry{{Cron: "* 1-6 * * *", Scale: 2500}}
-	return map[limiter.Level][]limiter.Limit{
-		limiter.ForAll():              {limiter.PerMinute("rpm", 60)},
-		limiter.ForResource(resource): {quotaLimit, {Name: "spike", Capacity: 5, Refill: 1, Period: 2 * time.Second, Soft: true}},
-		limiter.For("acme", resource): {limiter.Session("session", 7, time.Hour)},
+	return map[limits.Level][]limits.Limit{
+		limits.ForAll():              {limits.PerMinute("rpm", 60)},
+		limits.ForResource(resource): {quotaLimit, {Name: "spike", Capacity: 5, Refill: 1, Period: 2 * time.Second, Soft: true}},
+		limits.For("acme", resource): {limits.Session("session", 7, time.Hour)},
 	}
 }
 
@@ -78,9 +79,9 @@ func TestProvisioner(t *testing.T) {
 	provision("plan", 100, "")
 	provision("apply", 200, "update resource")
 	provision("plan", 200, "")
-	limits, err := w.ours.Limits(t.Context(), limiter.ForResource(resource))
+	stored, err := w.ours.Limits(t.Context(), limits.ForResource(resource))
 	must(t, err)
-	eq(t, "ours reads what it applied", fmt.Sprint(wires(limits)), fmt.Sprint(wires(declared(200)[limiter.ForResource(resource)])))
+	eq(t, "ours reads what it applied", fmt.Sprint(wires(stored)), fmt.Sprint(wires(declared(200)[limits.ForResource(resource)])))
 	use(t, w.another(), "initech", limiter.Amounts{"calls": 1})
 	eq(t, "a new bucket has it", w.bucket("initech", 0).Limit("calls").Base.Capacity, 200_000)
 	store(300)
@@ -96,7 +97,7 @@ func TestCommandLine(t *testing.T) {
 	for level, limits := range declared(100) {
 		must(t, w.ours.SetLimits(t.Context(), level, limits...))
 	}
-	must(t, w.ours.CreateEntity(t.Context(), limiter.Entity{ID: "acme", Name: "Acme Inc."}))
+	must(t, w.ours.CreateEntity(t.Context(), limits.Entity{ID: "acme", Name: "Acme Inc."}))
 	use(t, w.ours, "acme", limiter.Amounts{"session": 3})
 	w.settle()
 	for _, c := range []struct{ command, shows string }{

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -24,7 +25,7 @@ func TestUnpinnedCreation(t *testing.T) {
 	w := newWorld(t, true)
 	const entity, capacity = "acme", 1_000
 	one := limiter.Amounts{"calls": 1}
-	w.set(entity, limiter.Quota("calls", capacity, farEdge(t)))
+	w.set(entity, limits.Quota("calls", capacity, farEdge(t)))
 	use(t, w.ours, entity, one)
 	w.theyDouble(entity, 1)
 	yesterday := time.Now().Add(-48 * time.Hour).UnixMilli()

@@ -3,7 +3,7 @@ package interop
 import (
 	"time"
 
-	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 )
 
 // wire is a limit as the driver takes and gives it: in tokens and seconds, 0
@@ -29,7 +29,7 @@ type entry struct {
 	Period   int64  `json:"period"`
 }
 
-func wireOf(l limiter.Limit) wire {
+func wireOf(l limits.Limit) wire {
 	w := wire{
 		Name: l.Name, Capacity: l.Capacity, Refill: l.Refill, Period: int64(l.Period / time.Second),
 		Soft: l.Soft, Window: int64(l.Window / time.Second), Resets: append([]string{}, l.Resets...), Schedule: []entry{},
@@ -45,7 +45,7 @@ func wireOf(l limiter.Limit) wire {
 	return w
 }
 
-func wires(limits []limiter.Limit) []wire {
+func wires(limits []limits.Limit) []wire {
 	all := []wire{}
 	for _, l := range limits {
 		all = append(all, wireOf(l))

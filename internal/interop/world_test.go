@@ -1,6 +1,7 @@
 package interop
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/shardquota/shardquota/events"
 	"github.com/shardquota/shardquota/internal/dynoxide"
 	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/dynamo"
@@ -31,7 +33,7 @@ type world struct {
 	client     *dynamodb.Client
 	table      string
 	store      *dynamo.Client
-	ours       *limiter.Limiter
+	ours       *ours
 	theirs     *zae
 	id         string // of the namespace
 	streams    *dynamodbstreams.Client
@@ -70,19 +72,32 @@ func newWorld(t testing.TB, theirsFirst bool) *world {
 }
 
 // another is a further client of ours.
-func (w *world) another(options ...limiter.Option) *limiter.Limiter {
+func (w *world) another(options ...limiter.Option) *ours {
 	w.Helper()
-	options = append([]limiter.Option{limiter.Namespace(namespace), limiter.ConfigCache(time.Second)}, options...)
-	l, err := limiter.New(w.Context(), dynamo.NewClient(w.client, w.table), options...)
+	l, err := newOurs(w.Context(), dynamo.NewClient(w.client, w.table), namespace, options...)
 	if err != nil {
 		w.Fatal(err)
 	}
 	return l
 }
 
+// ours is a client of ours: what it takes, and what it takes it by.
+type ours struct {
+	*limiter.Limiter
+	*limits.Store
+}
+
+func newOurs(ctx context.Context, t table.Client, namespace string, options ...limiter.Option) (*ours, error) {
+	store, err := limits.Open(ctx, t, limits.Namespace(namespace), limits.CacheFor(time.Second))
+	if err != nil {
+		return nil, err
+	}
+	return &ours{limiter.New(store, options...), store}, nil
+}
+
 // drawing is a client of ours that draws one shard of an entity. That there are
 // others it learns from shard 0, which refuses it more calls than there can be.
-func (w *world) drawing(entity string, shard int) *limiter.Limiter {
+func (w *world) drawing(entity string, shard int) *ours {
 	w.Helper()
 	l := w.another(limiter.Deterministic(func(n int) int { return min(shard, n-1) }))
 	var rejection *limiter.Rejection
@@ -214,20 +229,20 @@ func (w *world) bucket(entity string, shard int) *table.Bucket {
 }
 
 // set and theySet store limits of an entity on the resource.
-func (w *world) set(entity string, limits ...limiter.Limit) {
+func (w *world) set(entity string, set ...limits.Limit) {
 	w.Helper()
-	if err := w.ours.SetLimits(w.Context(), limiter.For(entity, resource), limits...); err != nil {
+	if err := w.ours.SetLimits(w.Context(), limits.For(entity, resource), set...); err != nil {
 		w.Fatal(err)
 	}
 }
 
-func (w *world) theySet(entity string, limits ...limiter.Limit) {
+func (w *world) theySet(entity string, set ...limits.Limit) {
 	w.Helper()
-	w.theirs.do("set_limits", args{"entity": entity, "resource": resource, "limits": wires(limits)})
+	w.theirs.do("set_limits", args{"entity": entity, "resource": resource, "limits": wires(set)})
 }
 
 // use is a use of ours that must be admitted.
-func use(t testing.TB, l *limiter.Limiter, entity string, amounts limiter.Amounts) *limiter.Lease {
+func use(t testing.TB, l *ours, entity string, amounts limiter.Amounts) *limiter.Lease {
 	t.Helper()
 	lease, err := l.Acquire(t.Context(), entity, resource, amounts)
 	if err != nil {

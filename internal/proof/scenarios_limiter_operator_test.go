@@ -2,7 +2,7 @@ package proof_test
 
 import (
 	"github.com/shardquota/shardquota/internal/explore"
-	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
@@ -21,7 +21,7 @@ var limiterOperatorScenarios = []scenario{
 		func(w *world) []explore.Spec {
 			w.books.changed = true
 			return []explore.Spec{
-				w.limiter("operator", program{crashes: 1}, limits(daily(400))),
+				w.limiter("operator", program{crashes: 1}, sets(daily(400))),
 				w.limiter("limiter", program{count: 2, picks: []int{1}}, acquires(100), releases),
 			}
 		},
@@ -32,7 +32,7 @@ var limiterOperatorScenarios = []scenario{
 		func(w *world) []explore.Spec {
 			w.books.changed = true
 			return []explore.Spec{
-				w.limiter("operator", program{}, limits(daily(400))),
+				w.limiter("operator", program{}, sets(daily(400))),
 				w.limiter("limiter", program{}, acquires(300), adjusts(-100), releases),
 				w.limiter("other limiter", program{}, acquires(200)),
 			}
@@ -44,8 +44,8 @@ var limiterOperatorScenarios = []scenario{
 		func(w *world) []explore.Spec {
 			w.books.changed = true
 			return []explore.Spec{
-				w.limiter("operator", program{}, limits(soft(daily(400)))),
-				w.limiter("other operator", program{skew: 7}, limits(soft(daily(300)))),
+				w.limiter("operator", program{}, sets(soft(daily(400)))),
+				w.limiter("other operator", program{skew: 7}, sets(soft(daily(300)))),
 			}
 		},
 	},
@@ -55,7 +55,7 @@ var limiterOperatorScenarios = []scenario{
 		func(w *world) []explore.Spec {
 			w.books.changed = true
 			return []explore.Spec{
-				w.limiter("operator", program{}, limits(daily(400))),
+				w.limiter("operator", program{}, sets(daily(400))),
 				w.limiter("limiter", program{}, acquires(50)),
 				w.limiter("other limiter", program{}, acquires(70), adjusts(-30)),
 			}
@@ -79,7 +79,7 @@ var limiterOperatorScenarios = []scenario{
 		func(w *world) []explore.Spec {
 			w.books.changed = true
 			return []explore.Spec{
-				w.limiter("operator", program{}, limits(daily(900), limiter.Quota("come", 1000, "0 0 * * *"))),
+				w.limiter("operator", program{}, sets(daily(900), limits.Quota("come", 1000, "0 0 * * *"))),
 				w.client("client", 0, doubles(2)),
 				w.limiter("limiter", program{count: 4, picks: []int{3}}, acquires(10)),
 			}
@@ -91,7 +91,7 @@ var limiterOperatorScenarios = []scenario{
 		func(w *world) []explore.Spec {
 			w.books.changed = true
 			return []explore.Spec{
-				w.limiter("operator", program{}, limits(daily(1000), limiter.Quota("come", 1000, "0 0 * * *"))),
+				w.limiter("operator", program{}, sets(daily(1000), limits.Quota("come", 1000, "0 0 * * *"))),
 				w.client("client", 0, doubles(2)),
 				w.limiter("limiter", program{count: 4, picks: []int{3}}, acquires(10)),
 			}
@@ -103,7 +103,7 @@ var limiterOperatorScenarios = []scenario{
 		func(w *world) []explore.Spec {
 			w.books.changed = true
 			return []explore.Spec{
-				w.limiter("operator", program{}, stores(400), limits(daily(300))),
+				w.limiter("operator", program{}, stores(400), sets(daily(300))),
 				w.limiter("limiter", program{}, acquires(300)),
 			}
 		},
@@ -115,7 +115,7 @@ var limiterOperatorScenarios = []scenario{
 			w.books.changed, w.books.capacity = true, 2*million
 			return []explore.Spec{
 				w.clockwork(midnight + 5),
-				w.limiter("operator", program{}, limits(daily(2000))),
+				w.limiter("operator", program{}, sets(daily(2000))),
 				w.limiter("limiter", program{count: 2, picks: []int{1}}, acquires(100)),
 			}
 		},
@@ -126,7 +126,7 @@ var limiterOperatorScenarios = []scenario{
 		func(w *world) []explore.Spec {
 			w.unsettled = true
 			return []explore.Spec{
-				w.limiter("operator", program{}, access(limiter.Disabled)),
+				w.limiter("operator", program{}, access(limits.Disabled)),
 				w.limiter("limiter", program{count: 2, picks: []int{1}}, acquires(100)),
 				w.limiter("spender", program{count: 2}, acquires(300)),
 			}

@@ -3,6 +3,7 @@ package proof_test
 import (
 	"github.com/shardquota/shardquota/internal/explore"
 	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -26,10 +27,10 @@ func pressed(shard, n int, balance int64, grant int) table.Item {
 }
 
 // daily is q as a Limiter declares it.
-func daily(capacity int64) limiter.Limit { return limiter.Quota("q", capacity, "0 0 * * *") }
+func daily(capacity int64) limits.Limit { return limits.Quota("q", capacity, "0 0 * * *") }
 
 // soft is a limit that is metered alone.
-func soft(l limiter.Limit) limiter.Limit {
+func soft(l limits.Limit) limits.Limit {
 	l.Soft = true
 	return l
 }

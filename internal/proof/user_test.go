@@ -9,6 +9,7 @@ import (
 
 	"github.com/shardquota/shardquota/internal/explore"
 	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/memory"
@@ -20,6 +21,7 @@ type user struct {
 	w       *world
 	name    string
 	store   *requests
+	limits  *limits.Store
 	limiter *limiter.Limiter
 	leases  []*limiter.Lease // that it got, the last one last
 	drawn   int              // shards
@@ -60,13 +62,11 @@ type switched struct{ table.Client }
 func (u *user) start(store *requests) {
 	u.store = store
 	t := &switched{memory.New().Client()}
-	options := append([]limiter.Option{
-		limiter.NamespaceID(acme.Namespace), limiter.Clock(u.clock), limiter.Deterministic(u.pick),
-	}, u.options...)
 	var err error
-	if u.limiter, err = limiter.New(context.Background(), t, options...); err != nil {
+	if u.limits, err = limits.Open(context.Background(), t, limits.NamespaceID(acme.Namespace), limits.Clock(u.clock), limits.Sequential()); err != nil {
 		panic(err)
 	}
+	u.limiter = limiter.New(u.limits, append([]limiter.Option{limiter.Deterministic(u.pick)}, u.options...)...)
 	if u.count > 0 {
 		u.remember(t)
 	}
@@ -166,10 +166,10 @@ func releases(u *user) {
 	u.claims.end(-taken, 0, known, said)
 }
 
-// limits stores other limits for acme, as an operator does.
-func limits(limits ...limiter.Limit) func(*user) {
+// sets stores other limits for acme, as an operator does.
+func sets(declared ...limits.Limit) func(*user) {
 	return func(u *user) {
-		u.operates(u.limiter.SetLimits(context.Background(), limiter.For(acme.Entity, acme.Resource), limits...))
+		u.operates(u.limits.SetLimits(context.Background(), limits.For(acme.Entity, acme.Resource), declared...))
 	}
 }
 
@@ -181,9 +181,9 @@ func stores(capacity int64) func(*user) {
 }
 
 // access sets acme's access, as an operator does.
-func access(access limiter.Access) func(*user) {
+func access(access limits.Access) func(*user) {
 	return func(u *user) {
-		u.operates(u.limiter.SetAccess(context.Background(), limiter.For(acme.Entity, acme.Resource), access))
+		u.operates(u.limits.SetAccess(context.Background(), limits.For(acme.Entity, acme.Resource), access))
 	}
 }
 
@@ -191,7 +191,7 @@ func access(access limiter.Access) func(*user) {
 func (u *user) expect(err error) {
 	var rejection *limiter.Rejection
 	if err != nil && !errors.As(err, &rejection) && !errors.Is(err, limiter.ErrDisabled) &&
-		!errors.Is(err, limiter.ErrContended) && !errors.Is(err, table.ErrRetry) {
+		!errors.Is(err, limits.ErrContended) && !errors.Is(err, table.ErrRetry) {
 		u.w.books.note("%s fails: %v", u.name, err)
 	}
 }

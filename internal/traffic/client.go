@@ -205,31 +205,19 @@ func (c Client) Create(key table.Key) {
 
 func (c Client) try(key table.Key, count int, last bool) table.CreationOutcome {
 	family, err := c.Table.RaiseAndRead(background, key.Group, count, c.Now)
-	if err != nil || family[0].Bucket == nil || family[0].Bucket.ShardCount != count {
-		return table.PinMoved
-	}
-	zero, now := family[0].Bucket, c.Now
-	for _, s := range family {
-		if s.Bucket != nil {
-			now = max(now, s.Bucket.RefilledAt)
-		}
-	}
-	if !zero.WindowsLive(now) {
-		return table.PinMoved
-	}
-	fundings, err := quota.Fund(&zero.Bucket, table.Buckets(family), key.Shard, count, now)
 	if err != nil {
-		panic(err)
+		return table.PinMoved
 	}
-	for i := range fundings {
-		if last && fundings[i].Source == quota.Move {
-			fundings[i].Amount = 0
-		}
+	plan := table.ShardRequest{
+		Siblings: family, Shard: key.Shard, Count: count, Now: c.Now, May: table.May{MoveNothing: last},
+	}.Plan()
+	switch {
+	case plan.Err != nil:
+		panic(plan.Err)
+	case plan.Refused != "":
+		return table.PinMoved
 	}
-	outcome, _ := c.Table.Create(background, table.Creation{
-		Bucket: table.NewShard(zero, key.Shard, count, now, fundings),
-		Moves:  quota.Moves(fundings), ConfigAttrs: zero.ConfigAttrs(),
-	})
+	outcome, _ := c.Table.Create(background, plan.Creation)
 	return outcome
 }
 

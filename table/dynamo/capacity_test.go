@@ -119,10 +119,10 @@ func TestWriteUnits(t *testing.T) {
 		"add usage again":    {"GSI2 1, table 1, total 2", "table 1, total 1"},
 		"read bucket":        {"", ""},
 
-		"charge":             {"GSI2 1, table 1, total 2", "table 1, total 1"},
+		"charge":           {"GSI2 1, table 1, total 2", "table 1, total 1"},
 		"use":              {"GSI2 1, table 1, total 2", "table 1, total 1"},
 		"use several":      {"GSI2 2, table 4, total 6", "table 4, total 4"}, // two: a transaction costs twice
-		"reconcile":           {"GSI2 1, table 1, total 2", "table 1, total 1"},
+		"reconcile":        {"GSI2 1, table 1, total 2", "table 1, total 1"},
 		"propagate window": {"GSI2 1, table 1, total 2", "table 1, total 1"},
 		"amend":            {"GSI2 1, table 1, total 2", "table 1, total 1"},
 		"replace":          {"GSI2 1, table 1, total 2", "table 1, total 1"},

@@ -89,6 +89,7 @@ func (s *shaper) conditions(conditions []table.Condition) {
 	for i := range conditions {
 		c := &conditions[i]
 		s.number(int(c.Op))
+		s.flag(c.OrAbsent)
 		s.name(c.Name)
 		if c.Value != nil {
 			s.value(c.Value)
@@ -247,7 +248,11 @@ func (r *renderer) condition(c table.Condition) string {
 	case table.All:
 		return "(" + r.join(c.Of, " AND ") + ")"
 	}
-	return r.name(c.Name) + comparisons[c.Op] + r.value(c.Value)
+	comparison := r.name(c.Name) + comparisons[c.Op] + r.value(c.Value)
+	if c.OrAbsent {
+		return "(attribute_not_exists(" + r.name(c.Name) + ") OR " + comparison + ")"
+	}
+	return comparison
 }
 
 func (r *renderer) join(conditions []table.Condition, with string) string {

@@ -14,63 +14,57 @@ import (
 
 // Do implements table.DB.
 func (s *Store) Do(ctx context.Context, w *table.Write) (table.WriteResult, error) {
-	refused, after, err := s.carryOut(ctx, w)
+	if err := s.fetch(ctx, w.Key); err != nil {
+		return table.WriteResult{}, fmt.Errorf("%s: %w", w.Operation, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stored := s.items[w.Key]
+	if !allHold(stored, w.Require) {
+		return table.WriteResult{Item: stored.Clone(), Time: s.time()}, nil
+	}
+	after, err := apply(stored, w)
 	if err != nil {
 		return table.WriteResult{}, fmt.Errorf("%s: %w", w.Operation, err)
 	}
-	if refused != nil {
-		return table.WriteResult{Item: refused[0], Time: s.time()}, nil
-	}
+	s.set(w.Key, after)
 	result := table.WriteResult{Applied: true, Time: s.time()}
 	if w.Return {
-		result.Item = after[0].Clone()
+		result.Item = after.Clone()
 	}
 	return result, nil
 }
 
 // Transact implements table.DB.
 func (s *Store) Transact(ctx context.Context, t *table.Transaction) (table.TransactResult, error) {
-	refused, _, err := s.carryOut(ctx, t.Writes...)
-	if err != nil {
-		return table.TransactResult{}, fmt.Errorf("%s: %w", t.Operation, err)
-	}
-	return table.TransactResult{Refused: refused, Time: s.time()}, nil
-}
-
-// carryOut carries out all writes, or none of them where some are refused. It
-// returns the items of the refused ones by place, or else the items after the
-// writes.
-func (s *Store) carryOut(ctx context.Context, writes ...*table.Write) (refused map[int]table.Item, after []table.Item, err error) {
-	for _, w := range writes {
+	for _, w := range t.Writes {
 		if err := s.fetch(ctx, w.Key); err != nil {
-			return nil, nil, err
+			return table.TransactResult{}, fmt.Errorf("%s: %w", t.Operation, err)
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	after = make([]table.Item, len(writes))
-	for i, w := range writes {
+	refused, after := map[int]table.Item{}, make([]table.Item, len(t.Writes))
+	for i, w := range t.Writes {
 		stored := s.items[w.Key]
 		if !allHold(stored, w.Require) {
-			if refused == nil {
-				refused = map[int]table.Item{}
-			}
 			refused[i] = stored.Clone()
 			continue
 		}
+		var err error
 		if after[i], err = apply(stored, w); err != nil {
-			return nil, nil, err
+			return table.TransactResult{}, fmt.Errorf("%s: %w", t.Operation, err)
 		}
 	}
-	if refused != nil {
-		return refused, nil, nil
+	if len(refused) > 0 {
+		return table.TransactResult{Refused: refused, Time: s.time()}, nil
 	}
-	for i, w := range writes {
+	for i, w := range t.Writes {
 		if w.Changes() {
 			s.set(w.Key, after[i])
 		}
 	}
-	return nil, after, nil
+	return table.TransactResult{Time: s.time()}, nil
 }
 
 // apply returns an item after a write, nil where the write deletes it. As in
@@ -138,6 +132,9 @@ func allHold(item table.Item, conditions []table.Condition) bool {
 // holds reports whether an item, nil for none, is as a condition requires.
 func holds(item table.Item, c *table.Condition) bool {
 	value := item[c.Name]
+	if c.OrAbsent && value == nil {
+		return true
+	}
 	switch c.Op {
 	case table.Present:
 		return value != nil

@@ -224,3 +224,54 @@ func TestShardsLeavesOutWhatCannotBeRead(t *testing.T) {
 		t.Errorf("got %v", shards)
 	}
 }
+
+// Every answer carries the time that the test sets.
+func TestAnswersCarryTheTime(t *testing.T) {
+	store, now := memory.New(), int64(5_000)
+	store.Now = func() int64 { return now }
+	key := table.ItemKey{PK: "a", SK: "b"}
+	write := &table.Write{Key: key, Require: []table.Condition{{Op: table.Absent, Name: "n"}}, Add: []table.Addition{{Name: "n", Value: table.Int(1)}}}
+	answer := func(at int64, err error) {
+		t.Helper()
+		if now++; err != nil || at != now-1 {
+			t.Errorf("answered at %d, not %d: %v", at, now-1, err)
+		}
+	}
+	for range 2 { // applied, and then refused
+		result, err := store.Do(t.Context(), write)
+		answer(result.Time, err)
+		transaction, err := store.Transact(t.Context(), &table.Transaction{Writes: []*table.Write{write}})
+		answer(transaction.Time, err)
+	}
+	loaded, err := store.Load(t.Context(), &table.Lookup{Keys: []table.ItemKey{key}})
+	answer(loaded.Time, err)
+	found, err := store.Query(t.Context(), &table.Query{Index: "GSI3"})
+	answer(found.Time, err)
+}
+
+// An item is in an index by the index's keys, both of them, whatever its own key
+// says.
+func TestAnItemWithoutAnIndexKeyIsNotInTheIndex(t *testing.T) {
+	store := memory.New()
+	for shard, without := range []string{"", table.AttrGSI3PK, table.AttrGSI3SK, table.AttrGSI4PK} {
+		item := wholeItem(shard, 4)
+		for name, value := range group.At(shard).Keys() {
+			item[name] = table.S(value)
+		}
+		delete(item, without)
+		store.Put(item)
+	}
+	for scope, want := range map[table.Scope][]int{
+		{Namespace: group.Namespace, Entity: group.Entity}: {0, 3},
+		{Namespace: group.Namespace}:                       {0, 1, 2},
+	} {
+		keys, err := store.Client().Find(t.Context(), scope)
+		var shards []int
+		for _, key := range keys {
+			shards = append(shards, key.Shard)
+		}
+		if slices.Sort(shards); err != nil || !slices.Equal(shards, want) {
+			t.Errorf("%+v: found shards %v, not %v: %v", scope, shards, want, err)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/shardquota/shardquota/internal/dynoxide"
 	. "github.com/shardquota/shardquota/limiter"
+	. "github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/dynamo"
@@ -51,6 +52,7 @@ func TestSize(t *testing.T) {
 type metered struct {
 	*testing.T
 	*Limiter
+	*Store
 	table table.Client
 	now   time.Time
 	shard int // that is drawn, if there are so many
@@ -62,13 +64,13 @@ func newMetered(t *testing.T, client table.Client) *metered {
 	gathered := PerMinute("rpm", 60)
 	gathered.Division = quota.Pooled
 	var err error
-	m.Limiter, err = New(t.Context(), client, NamespaceID("ns1"),
-		Clock(func() time.Time { return m.now }), Deterministic(func(n int) int { return min(m.shard, n-1) }),
-		Limits("", PerMinute("rpm", 60), Quota("calls", 1000, "0 0 * * *")), Limits("chat", Session("calls", 1000, time.Hour)),
-		Limits("both", gathered))
+	m.Store, err = Open(t.Context(), client, NamespaceID("ns1"), Sequential(), Clock(func() time.Time { return m.now }),
+		Default("", PerMinute("rpm", 60), Quota("calls", 1000, "0 0 * * *")), Default("chat", Session("calls", 1000, time.Hour)),
+		Default("both", gathered))
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.Limiter = New(m.Store, Deterministic(func(n int) int { return min(m.shard, n-1) }))
 	return m
 }
 

@@ -46,11 +46,11 @@ func Differential(t *testing.T, seed uint64, steps int, one, other OpenClient) A
 // given: walks as dull as that show nothing.
 func (a Answers) Check(t testing.TB) {
 	t.Helper()
-	for _, answer := range append([]string{
+	for _, answer := range slices.Concat(writeAnswers, clientAnswers, []string{
 		"read true", "read false", "usage true", "usage false", "pass true", "pass false",
 		"double true", "double false", "raise true", "raise false",
 		"create 1", "create 2", "create 3", "create 4",
-	}, clientAnswers...) {
+	}) {
 		if a[answer] == 0 {
 			t.Errorf("never happened: %s; %v", answer, a)
 		}
@@ -92,8 +92,11 @@ func (w *walk) fail(seed uint64, i int, text string) {
 func (w *walk) count(kind string, answer any) { w.answers[fmt.Sprintf("%s %v", kind, answer)]++ }
 
 func (w *walk) next() step {
-	if w.chance(45) {
+	switch {
+	case w.chance(40):
 		return w.clientStep()
+	case w.chance(20):
+		return pick(w, w.writeStep, w.transactionStep)()
 	}
 	switch n := w.random.IntN(100); {
 	case n < 18:

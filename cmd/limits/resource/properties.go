@@ -8,8 +8,8 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/shardquota/shardquota/limiter"
-	"github.com/shardquota/shardquota/limiter/manifest"
+	"github.com/shardquota/shardquota/limits"
+	"github.com/shardquota/shardquota/limits/manifest"
 )
 
 // Type is the resource's type in a template.
@@ -55,7 +55,7 @@ func New(text, file, namespace string) (Properties, error) {
 		p.Namespace = m.Namespace
 	}
 	if p.Namespace == "" {
-		p.Namespace = limiter.DefaultNamespace
+		p.Namespace = limits.DefaultNamespace
 	}
 	return p, p.suits(m)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/events"
 	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/memory"
@@ -81,12 +82,12 @@ func New(ctx context.Context, config Config) (*Demo, error) {
 	store := memory.New()
 	client := store.Client()
 	const namespace = "demo"
-	l, err := limiter.New(ctx, client, limiter.NamespaceID(namespace), limiter.ShardAttempts(drawn),
-		limiter.Limits(resource, limiter.Quota(limit, config.Quota, "0 0 1 1 *")))
+	declared, err := limits.Open(ctx, client, limits.NamespaceID(namespace),
+		limits.Default(resource, limits.Quota(limit, config.Quota, "0 0 1 1 *")))
 	if err != nil {
 		return nil, err
 	}
-	d := &Demo{config: config, store: store, limiter: l, stream: &stream{}}
+	d := &Demo{config: config, store: store, limiter: limiter.New(declared, limiter.ShardAttempts(drawn)), stream: &stream{}}
 	d.agg = &aggregator.Aggregator{Store: store, Windows: []events.Window{events.Hourly}}
 	d.group = table.Group{Namespace: namespace, Entity: entity, Resource: resource}
 	store.Watch(d.written)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
@@ -124,7 +125,7 @@ func (w *world) ask(ctx context.Context, amount int64) error {
 		w.result.Admitted++
 		w.result.Tokens += amount
 		return nil
-	case !isRejection && !errors.Is(err, limiter.ErrContended):
+	case !isRejection && !errors.Is(err, limits.ErrContended):
 		return err
 	case isRejection && rejection.Impossible():
 		w.result.Never++

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 )
 
@@ -37,8 +37,8 @@ func (w *Workload) Asks(seed uint64) []Ask { return w.asks(source(seed, w.Name, 
 func (w *Workload) Large(amount int64) bool { return amount > w.Capacity/quota.MaxShards }
 
 // limit is the limit as a program declares it.
-func (w *Workload) limit(division quota.Division) limiter.Limit {
-	l := limiter.Limit{Name: limitName, Capacity: w.Capacity, Division: division}
+func (w *Workload) limit(division quota.Division) limits.Limit {
+	l := limits.Limit{Name: limitName, Capacity: w.Capacity, Division: division}
 	if l.Refill, l.Period = w.Refill, time.Second; w.Refill == 0 {
 		l.Period, l.Resets = 0, []string{"0 0 1 * *"}
 	}

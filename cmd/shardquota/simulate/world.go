@@ -11,6 +11,7 @@ import (
 
 	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/limiter"
+	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/memory"
@@ -65,27 +66,26 @@ func newWorld(ctx context.Context, option Option, workload Workload, seed uint64
 	w.table = &variant{Client: w.metered, option: &w.option, most: option.most(&workload), meter: workload.Meter, asked: w.busy}
 	w.aggregator = &aggregator.Aggregator{Store: w.table, Concurrency: 1}
 	for range programs {
-		l, err := limiter.New(ctx, w.table, w.settings()...)
+		store, err := w.open(ctx)
 		if err != nil {
 			return nil, err
 		}
-		w.limiters = append(w.limiters, l)
+		w.limiters = append(w.limiters, limiter.New(store,
+			limiter.ShardAttempts(max(1, w.option.draws)), limiter.Deterministic(func(n int) int { return w.pick(n) })))
 	}
 	return w, w.prepare(ctx)
 }
 
-func (w *world) settings() []limiter.Option {
+// open opens the limits for one program.
+func (w *world) open(ctx context.Context) (*limits.Store, error) {
 	shards, aside := w.limits()
-	return []limiter.Option{
-		limiter.NamespaceID(namespace), limiter.ShardAttempts(max(1, w.option.draws)),
-		limiter.Clock(func() time.Time { return time.UnixMilli(w.now) }),
-		limiter.Deterministic(func(n int) int { return w.pick(n) }),
-		limiter.Limits(resource, shards), limiter.Limits(beside, aside),
-	}
+	return limits.Open(ctx, w.table, limits.NamespaceID(namespace), limits.Sequential(),
+		limits.Clock(func() time.Time { return time.UnixMilli(w.now) }),
+		limits.Default(resource, shards), limits.Default(beside, aside))
 }
 
 // limits are those of the shards and of the bucket aside.
-func (w *world) limits() (shards, aside limiter.Limit) {
+func (w *world) limits() (shards, aside limits.Limit) {
 	shards = w.workload.limit(w.option.division)
 	aside = w.workload.limit(quota.Divided)
 	switch w.option.aside {
