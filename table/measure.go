@@ -2,7 +2,6 @@ package table
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
@@ -58,24 +57,24 @@ func aliasSize(n int) int {
 	return size
 }
 
-// estimated is the number that an estimate takes each alias for. An expression that
-// fits does not hold a thousand.
-const estimated = 999
+// roughAlias is the size of #999, which an estimate takes each alias for. An
+// expression that fits does not hold a thousand.
+const roughAlias = 4
 
 // alias measures the alias of a name or a value of some size.
 func alias[K comparable](r *ruler, known map[K]int, key K, size int) {
+	if known == nil {
+		r.Bytes += roughAlias
+		r.substituted += roughAlias + size
+		return
+	}
 	n, again := known[key]
-	switch {
-	case known == nil:
-		n = estimated
-	case !again:
+	if !again {
 		n = len(known)
 		known[key] = n
-	}
-	r.Bytes += aliasSize(n)
-	if !again {
 		r.substituted += aliasSize(n) + size
 	}
+	r.Bytes += aliasSize(n)
 }
 
 func (r *ruler) measure(w *Write) Extent {
@@ -174,6 +173,11 @@ func (r *ruler) condition(c *Condition) {
 		r.join(c.Of, " AND ")
 		return
 	}
+	if c.OrAbsent {
+		r.text("(attribute_not_exists() OR )")
+		r.Operators += 2
+		r.name(c.Name)
+	}
 	r.Operators++
 	r.name(c.Name)
 	if c.Value != nil {
@@ -201,19 +205,20 @@ func scan(text string) (digits, exponent int, ok bool) {
 	if text != "" && (text[0] == '-' || text[0] == '+') {
 		text = text[1:]
 	}
-	if at := strings.IndexAny(text, "eE"); at >= 0 {
-		n, err := strconv.Atoi(text[at+1:])
-		if err != nil {
-			return 0, 0, false
-		}
-		text, exponent = text[:at], n
-	}
 	places, point, from, to := 0, -1, -1, -1
 	for i := range len(text) {
-		switch c := text[i]; {
+		c := text[i]
+		switch {
 		case c == '.' && point < 0:
 			point = places
 			continue
+		case (c == 'e' || c == 'E') && places > 0:
+			digits, exponent, ok = scan(text[:i])
+			power, err := strconv.Atoi(text[i+1:])
+			if digits > 0 {
+				exponent += power
+			}
+			return digits, exponent, ok && err == nil
 		case c < '0' || c > '9':
 			return 0, 0, false
 		case c != '0':
@@ -231,5 +236,5 @@ func scan(text string) (digits, exponent int, ok bool) {
 	case point < 0:
 		point = places
 	}
-	return to - from + 1, exponent + point - from - 1, true
+	return to - from + 1, point - from - 1, true
 }

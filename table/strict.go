@@ -151,7 +151,7 @@ func checkConditions(conditions []Condition) error {
 		var err error
 		switch c.Op {
 		case Any, All:
-			if err = checkConditions(c.Of); len(c.Of) == 0 || len(c.Of) == 1 && c.Of[0].Of != nil {
+			if err = checkConditions(c.Of); len(c.Of) == 0 || len(c.Of) == 1 && (c.Of[0].Of != nil || c.Of[0].OrAbsent) {
 				err = refused("parentheses around nothing, or twice around the same")
 			}
 		case Present, Absent:
@@ -276,6 +276,9 @@ func checkName(name string) error {
 // checkAttribute checks an attribute that is stored. An index's key is a text that
 // is not empty.
 func checkAttribute(name string, value types.AttributeValue) error {
+	if len(name) != len(AttrGSI2PK) {
+		return first(checkName(name), checkValue(name, value, 0))
+	}
 	if most, isKey := indexKeys[name]; isKey {
 		text, ok := value.(*types.AttributeValueMemberS)
 		if !ok {

@@ -119,7 +119,7 @@ func randomWrite(r *rand.Rand) *table.Write {
 		case op == table.Present || op == table.Absent:
 			return table.Condition{Op: op, Name: name()}
 		case op < table.Any:
-			return table.Condition{Op: op, Name: name(), Value: value()}
+			return table.Condition{Op: op, Name: name(), Value: value(), OrAbsent: r.IntN(4) == 0}
 		case depth == 0:
 			return table.Condition{Op: table.Absent, Name: name()}
 		}
