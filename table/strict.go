@@ -161,6 +161,9 @@ func checkConditions(conditions []Condition) error {
 				err = refused("%s: compared with a value that has no order", shortened(c.Name))
 			}
 		}
+		if c.OrAbsent && (c.Op < Equals || c.Op > Greater) {
+			err = refused("%s: only a comparison can hold without an attribute", shortened(c.Name))
+		}
 		if err != nil {
 			return err
 		}

@@ -44,13 +44,13 @@ func compare(t testing.TB, e expressions, w *table.Write) {
 		}
 	}
 	if got != want {
-		t.Errorf("%s\nis %+v, rendered %+v:\n%s\n%s", w, got, want, update, condition)
+		t.Fatalf("%s\nis %+v, rendered %+v:\n%s\n%s", w, got, want, update, condition)
 	}
 	used := aliased.FindAllString(update+" "+condition, -1)
 	slices.Sort(used)
 	slices.Sort(declared)
 	if used = slices.Compact(used); !slices.Equal(used, declared) {
-		t.Errorf("%s\nuses %v and declares %v", w, used, declared)
+		t.Fatalf("%s\nuses %v and declares %v", w, used, declared)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestWritesAreMeasured(t *testing.T) {
 // So do random writes, small and large.
 func TestRandomWritesAreMeasured(t *testing.T) {
 	r, e := rand.New(rand.NewPCG(1, 2)), newExpressions()
-	for range 3000 {
+	for range 1000 {
 		compare(t, e, randomWrite(r))
 	}
 }
@@ -119,7 +119,7 @@ func randomWrite(r *rand.Rand) *table.Write {
 		case op == table.Present || op == table.Absent:
 			return table.Condition{Op: op, Name: name()}
 		case op < table.Any:
-			return table.Condition{Op: op, Name: name(), Value: value(), OrAbsent: r.IntN(4) == 0}
+			return table.Condition{Op: op, Name: name(), Value: value(), OrAbsent: op != table.Contains && r.IntN(4) == 0}
 		case depth == 0:
 			return table.Condition{Op: table.Absent, Name: name()}
 		}
