@@ -155,7 +155,7 @@ func (l *Limiter) newShardZero(ctx context.Context, key table.Key, config limits
 	for _, sibling := range siblings {
 		now = max(now, sibling.RefilledAt)
 	}
-	item, err := config.ApplyTo(emptyBucket(key, count, now), at)
+	item, err := config.ApplyTo(table.EmptyBucket(key, count, now), at)
 	if err != nil {
 		return nil, err
 	}
@@ -171,26 +171,6 @@ func (l *Limiter) newShardZero(ctx context.Context, key table.Key, config limits
 		b.Fill()
 	}
 	return b, subtractGranted(b, siblings, now)
-}
-
-// writesPerSecond is the capacity of a bucket's write meter.
-const writesPerSecond = 1000
-
-// emptyBucket returns a bucket's item without limits but the write meter.
-func emptyBucket(key table.Key, count int, now int64) table.Item {
-	at := func(field table.Field) string { return table.Attr(quota.WriteMeter, field) }
-	full := table.Int(1000 * writesPerSecond)
-	item := table.Item{
-		table.AttrEntityID: table.S(key.Entity), table.AttrResource: table.S(key.Resource),
-		table.AttrCascade:    table.Bool(false),
-		table.AttrShardCount: table.Int(int64(count)), table.AttrRefilledAt: table.Int(now),
-		at(table.FieldBalance): full, at(table.FieldConsumed): table.Int(0),
-		at(table.FieldCapacity): full, at(table.FieldRefill): full, at(table.FieldPeriod): table.Int(1000),
-	}
-	for name, value := range key.Keys() {
-		item[name] = table.S(value)
-	}
-	return item
 }
 
 // readOrphans reads the shards of a group whose shard 0 is gone, since it expired

@@ -190,6 +190,10 @@ func (s *Store) put(ctx context.Context, from, to table.Item) (done bool, err er
 	if len(change.Set)+len(change.Remove) == 0 {
 		return true, nil
 	}
+	// The version, which comes before the limits, alone tells of every change of ours.
+	for !change.Fits() && len(change.Expect) > 1 {
+		change.Expect = change.Expect[:len(change.Expect)-1]
+	}
 	pk, sk := to.Key()
 	amended, err := s.table.Amend(ctx, pk, sk, change)
 	return amended.Applied, err

@@ -48,12 +48,48 @@ func manyLimits(t testing.TB, n, bytes int, kind Item) *Bucket {
 	return b
 }
 
+// roomy are the writes of a bucket that CheckLimits leaves out, as large as they can
+// become.
+func roomy(b *Bucket) []*Write {
+	b = untold(b)
+	counters, refunds := map[string]int64{}, []quota.Adjustment{}
+	for i := range b.Limits {
+		name := b.Limits[i].Name
+		refunds = append(refunds, quota.Adjustment{Limit: name, Consumed: -1, Balance: 1, Max: new(int64)})
+		if name != quota.WriteMeter {
+			counters[name] = 1
+		}
+	}
+	return []*Write{
+		passWrite("inexact pass", b, largestPass(b, false), nil),
+		reconcileWrite(b, refunds),
+		raiseWrite(b, quota.MaxShards, 1),
+		chargeWrite(b.Key, FastCharge{Amounts: counters, Now: 1, Free: true}),
+		usageWrite(largestUsage(b, counters, true)),
+		usageWrite(largestUsage(b, counters, false)),
+	}
+}
+
+// largestUsage is of every shard at once, and of all limits.
+func largestUsage(b *Bucket, counters map[string]int64, read bool) Usage {
+	usage := Usage{Key: UsageKey{Group: b.Key.Group}, Counters: counters, Events: 1, Expires: 1}
+	run := Range{Bound{"1", "1"}, Bound{"2", "2"}}
+	for shard := range quota.MaxShards {
+		source := Source{Shard: shard, Next: SeenRecords{run}}
+		if read {
+			source.Found = SeenRecords{run}
+		}
+		usage.Sources = append(usage.Sources, source)
+	}
+	return usage
+}
+
 // roomOf is how many limits of a kind fit each write at its largest, at most 60.
 func roomOf(t *testing.T, kind Item, bytes int) map[string]int {
 	room := map[string]int{}
 	for n := 1; n <= 60; n++ {
 		b, full := manyLimits(t, n, bytes, kind), map[string]bool{"create": largestCreation(manyLimits(t, n, bytes, kind)).Check() != nil}
-		for _, w := range largest(b) {
+		for _, w := range slices.Concat(largest(b), roomy(b)) {
 			full[w.Operation] = full[w.Operation] || w.Check() != nil
 		}
 		for operation, full := range full {
@@ -82,12 +118,17 @@ func TestRoomForLimits(t *testing.T) {
 			if least := slices.Min(slices.Collect(maps.Values(room))); least != want {
 				t.Errorf("%s: room for %d, not %d", kind, least, want)
 			}
+			for _, w := range roomy(manyLimits(t, 50, bytes, kinds[kind])) {
+				if err := w.Check(); err != nil && w.Operation != "charge" {
+					t.Errorf("50 limits that are %s: %s: %v", kind, w.Operation, err)
+				}
+			}
 			if err := CheckLimits(manyLimits(t, want, bytes, kinds[kind])); err != nil {
 				t.Errorf("%d limits that are %s: %v", want, kind, err)
 			}
 		}
 		err := CheckLimits(manyLimits(t, want+3, 0, kinds[kind]))
-		if want := fmt.Sprintf("no room for limit limit%02d, the %d. of %d on one bucket: ", want, want+1, want+4); !errors.Is(err, ErrRequest) || !strings.Contains(fmt.Sprint(err), want) {
+		if want := fmt.Sprintf("limit limit%02d is one too many for one bucket: ", want); !errors.Is(err, ErrRequest) || !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("%s: not %q: %v", kind, want, err)
 		}
 		t.Log(err)
@@ -105,5 +146,18 @@ func TestCheckLimitsOfLongSchedules(t *testing.T) {
 	t.Log(err)
 	if !errors.Is(err, ErrRequest) {
 		t.Error(err)
+	}
+}
+
+func BenchmarkCheckLimits(b *testing.B) {
+	for _, n := range []int{1, 3, 17} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			bucket := manyLimits(b, n, 0, kinds["calendar"])
+			for b.Loop() {
+				if err := CheckLimits(bucket); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

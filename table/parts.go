@@ -16,14 +16,14 @@ import (
 // depend on them before and after. The rest, and an expiry, come last: an item
 // without one stays.
 func (b *Bucket) Parts(a Amendment) []Amendment {
-	if a.fits() {
+	if a.Fits() {
 		return []Amendment{a}
 	}
 	var parts []Amendment
 	var names []string
 	for _, unit := range b.units(a) {
 		together := slices.Concat(names, unit)
-		if len(names) > 0 && !a.part(together).fits() {
+		if len(names) > 0 && !a.part(together).Fits() {
 			parts = append(parts, a.part(names))
 			together = unit
 		}
@@ -32,7 +32,8 @@ func (b *Bucket) Parts(a Amendment) []Amendment {
 	return append(parts, a.part(names))
 }
 
-func (a Amendment) fits() bool { return amendWrite("-", "-", a).Check() == nil }
+// Fits reports whether DynamoDB takes the change as one update.
+func (a Amendment) Fits() bool { return amendWrite("-", "-", a).Check() == nil }
 
 // part is what a change does to some attributes.
 func (a Amendment) part(names []string) Amendment {

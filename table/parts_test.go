@@ -18,7 +18,7 @@ import (
 
 const (
 	changedAt = int64(1796086800000) // 2026-11-30T21:00:00Z
-	anHour      = int64(3600_000)
+	anHour    = int64(3600_000)
 )
 
 var acme = table.Group{Namespace: "n", Entity: "acme", Resource: "gpt"}.At(0)
