@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .ONESHELL:
-.PHONY: help test soak interop bench mutants lint build replay synth bootstrap diff deploy destroy clean FORCE
+.PHONY: help quick test soak interop bench mutants lint build replay synth bootstrap diff deploy destroy clean FORCE
 
 # The recording that `make replay` runs the aggregator over.
 RECORDING ?= testdata/quota-walk.jsonl.gz
@@ -27,27 +27,53 @@ export NODE_NO_WARNINGS := 1
 help: ## List these targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 17
 
+# For each change, while make test is for each commit. -short skips the tests that
+# need a server or another program, and those that take seconds.
+quick: ## Build, vet, and unit tests: no race detector, no server, no network
+	export GOGC=400 # compilers are most of it, and collect less
+	go vet ./...
+	go test -short -vet=off $(if $(ONLY),$(ONLY),$$(go list ./... | grep -vE '$(LEFT_OUT)'))
+
+# Packages to test by make quick instead of all but LEFT_OUT.
+ONLY ?=
+
+# Packages with few unit tests or none, which would take half of the time to compile
+# and link: functions that are tested as Lambda runs them, pictures, simulations,
+# searches, and test kits. They are vetted all the same.
+LEFT_OUT := /cmd/(aggregator|limits|shardquota/(demo|page|simulate))$$|/internal/(dynoxide|explore|faultproxy|ideal|interop|lambdatest|proof)$$
+
 # The tests need dynoxide and the CDK. They can use the real client, and moto as
 # an AWS to deploy to, unless the environment names others.
 test: node_modules/.package-lock.json $(if $(and $(SHARDQUOTA_PYTHON),$(SHARDQUOTA_MOTO)),,.venv/ready) ## Run all tests; installs what they need first
 	@if [ -e .venv/ready ]; then
 		export SHARDQUOTA_PYTHON="$${SHARDQUOTA_PYTHON:-$$PWD/.venv/bin/python}" SHARDQUOTA_MOTO="$${SHARDQUOTA_MOTO:-$$PWD/.venv/bin/moto_server}"
 	fi
-	for module in $(MODULES); do (cd $$module && go test -race -timeout 20m $(if $(CI),-count=1) -skip '$(SEARCH)' ./...); done
+	go test -race -timeout 20m $(if $(CI),-count=1) -skip '$(SEARCH)|$(SERIAL)|$(GATE)' ./...
+	go test $(if $(CI),-count=1) -run '$(SERIAL)' $(SERIAL_IN)
 	go test $(if $(CI),-count=1) -v -run '$(SEARCH)' ./internal/proof | grep -vE '^ *(===|---)'
 	go test -count=1 -run '$(GATE)' ./events ./table ./aggregator
-	go test $(if $(CI),-count=1) -run '^TestRecord$$' ./cmd/shardquota/simulate
+	cd infra && go test -timeout 20m $(if $(CI),-count=1) ./...
 
-# The fast paths against the slow ones, in one run. The race detector watches each
-# byte that a fast one looks at, which takes most of the difference away.
-GATE := ^TestGate
+# In the tests of the next three one goroutine at a time moves, or each has a table
+# of its own: the race detector has nothing to find there, and takes five to ten
+# times as long. Other tests of these packages run under it.
 
-# TestRecord derives the figures of docs/adr/0016 again, which the race detector
-# would take minutes for.
-
-# One goroutine at a time moves in the search: the race detector has nothing to
-# find there, and would take most of the time.
+# SEARCH tries every order of requests. What it found is printed.
 SEARCH := ^(TestSearch|TestMutants)$$
+
+# SERIAL replays recordings and walks at random. TestRecord derives the figures of
+# docs/adr/0016 again.
+SERIAL := ^(TestDeliveryDoesNotMatter|TestCutAndRedriven|TestSyntheticDeliveryDoesNotMatter|TestDiscardedBatchOverADump|$\
+	TestReplayedTableIsTheRecordedOne|TestGoldenReports|TestRecord|$\
+	TestRecordingsAreAsTheReferenceReadsThem|TestReaderMemory|TestReaderRefusesBombs|TestFrameOfRecordings|$\
+	TestParseItemAgreesWithTheSDK|TestImagesOfRecordings|TestWatchTellsAll|$\
+	TestAQuotaThatMovesBetweenLevelsStays|TestRandomRoundTrip|$\
+	TestModel|TestMutantsAreCaught|TestBoundsAreReached|TestSameRequests)$$
+SERIAL_IN := ./aggregator/replay ./cmd/shardquota ./cmd/shardquota/simulate ./events ./table ./table/memory ./limits/manifest ./internal/ideal
+
+# GATE measures the fast paths against the slow ones. The race detector watches
+# each byte that a fast one looks at, which takes most of the difference away.
+GATE := ^TestGate
 
 mutants: ## Show that the search finds every rule left out
 	@go test -count=1 -v -run '^TestMutants$$' ./internal/proof | grep -vE '^ *(===|---)'

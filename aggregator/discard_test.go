@@ -394,6 +394,9 @@ func (f *feed) check() (wrong []string) {
 // Clients that take and give back the same amount again and again leave totals
 // that recur, which gaps cannot be told by.
 func TestUsageExactlyOnceWhereTotalsRecur(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	for seed := range uint64(300) {
 		f := newFeed(t, seed, sound)
 		f.recur, f.refunds = true, 45
@@ -406,6 +409,9 @@ func TestUsageExactlyOnceWhereTotalsRecur(t *testing.T) {
 func sound(store *memory.Store) addUsage { return store.AddUsage }
 
 func TestUsageExactlyOnceWhateverIsDiscarded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	discarded, gaps := 0, 0
 	for seed := range uint64(200) {
 		f := newFeed(t, seed, sound)

@@ -41,6 +41,9 @@ func planner() *aggregator.Aggregator {
 }
 
 func TestGateOfAllocations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	for _, test := range allowed {
 		if err := gateOfAllocations(fixture.Uses(test.records, test.buckets), test.allocations); err != nil {
 			t.Errorf("%d records of %d buckets: %v", test.records, test.buckets, err)
@@ -51,6 +54,9 @@ func TestGateOfAllocations(t *testing.T) {
 // Images that the fast decoder leaves to the reference, here for a blank that
 // DynamoDB does not write, do not pass the gate.
 func TestGateOfAllocationsCanFail(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	for _, test := range allowed {
 		batch := fixture.Uses(test.records, test.buckets)
 		for i := range batch {

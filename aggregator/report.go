@@ -184,19 +184,11 @@ func (r *Report) sort() {
 }
 
 func compareKeys(a, b table.Key) int {
-	return cmp.Or(CompareGroups(a.Group, b.Group), cmp.Compare(a.Shard, b.Shard))
-}
-
-// CompareGroups orders groups by namespace, entity and resource.
-func CompareGroups(a, b table.Group) int {
-	return cmp.Or(
-		cmp.Compare(a.Namespace, b.Namespace),
-		cmp.Compare(a.Entity, b.Entity),
-		cmp.Compare(a.Resource, b.Resource))
+	return cmp.Or(a.Group.Compare(b.Group), cmp.Compare(a.Shard, b.Shard))
 }
 
 func compareUsage(a, b table.UsageKey) int {
-	return cmp.Or(CompareGroups(a.Group, b.Group), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Start, b.Start))
+	return cmp.Or(a.Group.Compare(b.Group), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Start, b.Start))
 }
 
 // Err joins what failed, nil where nothing did.

@@ -10,11 +10,11 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// ErrRecord says that a record is not what its event name and key say it is.
-// Its text names the cause, never a value of the data.
+// ErrRecord: a record contradicts its event name or its key. The text names the
+// cause, never a value of the data.
 var ErrRecord = errors.New("undecodable record")
 
-// Change is one write to one bucket, off the stream.
+// Change is one write to one bucket, as the stream has it.
 type Change struct {
 	Record
 	StreamPosition string       // orders the writes of one bucket, as text
@@ -25,7 +25,7 @@ type Change struct {
 // Decoder decodes the records of one batch. It is not safe for concurrent use.
 type Decoder struct {
 	images *table.Images
-	newest map[table.Key]*table.Image // what the next record of a bucket most often has as its old image
+	newest map[table.Key]*table.Image // a bucket's last new image, most often the next record's old one
 }
 
 // NewDecoder returns a decoder for one batch.
@@ -33,12 +33,12 @@ func NewDecoder() *Decoder {
 	return &Decoder{table.NewImages(), map[table.Key]*table.Image{}}
 }
 
-// Decode is Decoder.Decode for a single record.
+// Decode decodes a single record, as Decoder.Decode does.
 func Decode(record Record) (*Change, error) { return NewDecoder().Decode(record) }
 
-// Decode reads a record as a write to a bucket. It returns nil for a record of
-// any other item kind and for a removal, at the cost of a look at its keys.
-// The error wraps ErrRecord, table.ErrItem or table.ErrKey.
+// Decode reads a record as a write to a bucket. It returns nil for a removal, and
+// for a record of any other kind of item, of which it reads the keys alone. The
+// error wraps ErrRecord, table.ErrItem or table.ErrKey.
 func (d *Decoder) Decode(record Record) (*Change, error) {
 	if record.Err != nil {
 		return nil, record.Err
@@ -50,11 +50,11 @@ func (d *Decoder) Decode(record Record) (*Change, error) {
 	if !ofBucket || err != nil {
 		return nil, err
 	}
-	mark, err := StreamPosition(record.Stream, record.Sequence)
+	position, err := StreamPosition(record.Stream, record.Sequence)
 	if err != nil {
 		return nil, err
 	}
-	change := &Change{Record: record, StreamPosition: mark}
+	change := &Change{Record: record, StreamPosition: position}
 	if change.New, err = d.image("new", record.New); err != nil {
 		return nil, err
 	}
@@ -73,16 +73,15 @@ func (d *Decoder) Decode(record Record) (*Change, error) {
 	return change, nil
 }
 
-// OfBucket reports whether a record is of a bucket, its removal included, or
-// may be: one that cannot be told is for Decode to reject.
+// OfBucket reports whether a record is of a bucket, its removal included. It is
+// true for a record whose keys cannot be read too: Decode rejects that one.
 func OfBucket(record Record) bool {
 	_, ofBucket, err := NewDecoder().keys(record.Keys)
 	return ofBucket || err != nil
 }
 
-// keys reads a record's keys, and whether they are a bucket's. Most other kinds
-// are told by their keys not holding the word, nor an escape that it could be
-// written with.
+// keys reads a record's keys, and reports whether they are a bucket's. Keys that
+// hold neither the bucket's sort key nor an escape, which could spell it, are not.
 func (d *Decoder) keys(keys json.RawMessage) (key table.Key, ofBucket bool, err error) {
 	if len(keys) > 0 && !bytes.Contains(keys, []byte(table.StateSK)) && bytes.IndexByte(keys, '\\') < 0 {
 		return table.Key{}, false, nil
@@ -94,7 +93,8 @@ func (d *Decoder) keys(keys json.RawMessage) (key table.Key, ofBucket bool, err 
 	return key, ofBucket, err
 }
 
-// old reads an old image, which is the new one of the bucket's record before.
+// old reads an old image. Most often it is the new image of the bucket's record
+// before, which is decoded already.
 func (d *Decoder) old(key table.Key, raw json.RawMessage) (*table.Image, error) {
 	if newest := d.newest[key]; newest != nil && bytes.Equal(newest.Text(), raw) {
 		return newest, nil
@@ -116,10 +116,9 @@ func (d *Decoder) image(which string, raw json.RawMessage) (*table.Image, error)
 	return image, nil
 }
 
-// Consumed returns what the write consumed of each limit, net of refunds, in
-// millitokens by limit name; limits it consumed nothing of are absent, and so
-// is the write meter, which is nobody's usage. A limit that is new on the
-// bucket counts from 0.
+// Consumed returns what the write consumed, net of refunds, in millitokens by
+// limit name. It leaves out limits of which nothing was consumed, and the write
+// meter, which is nobody's usage. A limit that is new on the bucket counts from 0.
 func (c *Change) Consumed() map[string]int64 {
 	var consumed map[string]int64
 	for i := range c.New.Limits {
@@ -144,8 +143,8 @@ func (c *Change) Consumed() map[string]int64 {
 	return consumed
 }
 
-// Doubled reports whether the write raised the bucket's shard count, and from
-// and to which.
+// Doubled reports whether the write raised the bucket's shard count, and returns
+// the old and the new one.
 func (c *Change) Doubled() (from, to int, ok bool) {
 	if c.Old == nil || c.Old.ShardCount >= c.New.ShardCount {
 		return 0, 0, false

@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// This file is the part of Reader that walks through a document that is an object: a record, an event, or what a failed
-// batch left behind. Which of them it is shows only as its members come.
+// This file is the part of Reader that walks through a document that is an object: a record, an event, or the object that
+// an on-failure destination stores for a failed batch. Only its members show which of them it is.
 
 // member reads the next member of a document, or the document's end.
 func (r *Reader) member() (rec Record, ok bool, err error) {
@@ -36,7 +36,7 @@ func (r *Reader) member() (rec Record, ok bool, err error) {
 	return rec, false, err
 }
 
-// The members of a document that mean something to the Reader.
+// Members of a document that the Reader knows.
 type memberName int
 
 const (
@@ -46,7 +46,7 @@ const (
 	keyBatch
 )
 
-// key reads a member's key and its colon; next is the first byte of the member's value.
+// key reads a member's key and its colon. It returns the first byte of the member's value.
 func (r *Reader) key() (name memberName, next byte, err error) {
 	if !r.undecided {
 		r.src.hold()
@@ -79,7 +79,7 @@ func or(err, otherwise error) error {
 	return otherwise
 }
 
-// named knows a key. One that it does not know is checked, unless it will be with the record it is in.
+// named returns which member a key names. It checks a key that it does not know, unless record checks it later.
 func (r *Reader) named(key []byte) (memberName, error) {
 	switch string(key) {
 	case `"Records"`:
@@ -95,8 +95,8 @@ func (r *Reader) named(key []byte) (memberName, error) {
 	return keyOther, nil
 }
 
-// skip moves past a member's value and lets see, if there is one, have a look at it. In an object that may be a record
-// the value is not checked yet.
+// skip moves past a member's value, and calls see with it unless see is nil. In an object that may be a record the value
+// is not checked yet.
 func (r *Reader) skip(see func(value []byte)) error {
 	if !r.undecided {
 		r.src.hold()
@@ -116,8 +116,7 @@ func (r *Reader) skip(see func(value []byte)) error {
 	return nil
 }
 
-// batchInfo takes over which stream a failed batch is of. What is wrong with it is of no concern here: its records are
-// then of no stream.
+// batchInfo reads which stream a failed batch is of. Where that is malformed its records have no stream.
 func (r *Reader) batchInfo(value []byte) {
 	var info struct {
 		StreamARN string `json:"streamArn"`
@@ -129,7 +128,7 @@ func (r *Reader) batchInfo(value []byte) {
 	r.notice = true
 }
 
-// decide settles that the object at hand is a document, not a record: what was kept of it is checked and let go.
+// decide settles that the object is a document, not a record. It checks the text kept so far and releases it.
 func (r *Reader) decide() error {
 	if !r.undecided {
 		return nil
@@ -142,13 +141,12 @@ func (r *Reader) decide() error {
 	return nil
 }
 
-// headObject closes an object that is open before its first value that matters: {"a":1,"Records": becomes
-// {"a":1,"Records":null}.
+// headObject completes an object that was read up to a key: {"a":1,"Records": becomes {"a":1,"Records":null}.
 func headObject(head []byte) []byte {
 	return append(head[:len(head):len(head)], "null}"...)
 }
 
-// beginRecords enters the array of records. In its place null stands for none.
+// beginRecords enters the array of records. A null in its place means no records.
 func (r *Reader) beginRecords(next byte) error {
 	if err := r.decide(); err != nil {
 		return err
@@ -164,7 +162,7 @@ func (r *Reader) beginRecords(next byte) error {
 	return r.skip(nil)
 }
 
-// beginPayload enters an event that is an object, and keeps one that is text for the end of the document.
+// beginPayload enters an event that is an object. It keeps one that is text until the end of the document.
 func (r *Reader) beginPayload(next byte) error {
 	if err := r.decide(); err != nil {
 		return err
@@ -184,7 +182,7 @@ func (r *Reader) beginPayload(next byte) error {
 	})
 }
 
-// endObject leaves a document or its payload.
+// endObject ends a document or its payload.
 func (r *Reader) endObject() (rec Record, ok bool, err error) {
 	r.objects--
 	r.first = false
@@ -211,7 +209,7 @@ func (r *Reader) endUndecided() (rec Record, ok bool, err error) {
 	return rec, ok, err
 }
 
-// fromPayload hands on what the reader of a payload has. Its positions are the payload's; only the index is kept.
+// fromPayload returns the next record of a payload. Its position is the payload's, with the record's index.
 func (r *Reader) fromPayload() (rec Record, ok bool, err error) {
 	rec, err = r.inner.Next()
 	at := r.payloadAt

@@ -1,14 +1,14 @@
 package events
 
-// Most of an event's bytes are images, which are checked here and read later. The
-// library's checker goes by a state for each byte, which took longer than all else
-// that is done with a batch. This knows the JSON that DynamoDB and Lambda write;
-// what is written otherwise, or wrong, is for the reader and the library, which
-// are the reference that it is tested against.
+// Most of an event's bytes are images, which are checked here and decoded later.
+// json.Valid runs a state machine over each byte, which took longer than all other
+// work on a batch. A framer knows the JSON that DynamoDB and Lambda write. It
+// leaves any other JSON, and malformed text, to the Reader and encoding/json, which
+// are the reference in its tests.
 
-// frame finds the end of the object that text begins with, and how deep it nests.
-// It is ok only where the object is valid JSON for certain: it has no white space
-// between tokens and no escapes.
+// frame returns the end of the object that text begins with, and how deep it nests.
+// It is ok only if the object is valid JSON without white space between tokens and
+// without escapes.
 func frame(text []byte) (end, deepest int, ok bool) {
 	f := framer{text: text}
 	if f.peek() != '{' || !f.value() {
@@ -22,7 +22,7 @@ type framer struct {
 	at, depth, deepest int
 }
 
-// peek is the next byte, 0 at the end, which no token begins with.
+// peek returns the next byte, or 0 at the end. No token begins with 0.
 func (f *framer) peek() byte {
 	if f.at == len(f.text) {
 		return 0
@@ -56,7 +56,7 @@ func (f *framer) value() bool {
 	return f.number()
 }
 
-// list is an object or an array, as closing says.
+// list moves past an object or an array, which ends with closing.
 func (f *framer) list(closing byte) bool {
 	if f.depth++; f.depth > MaxDepth {
 		return false

@@ -379,8 +379,8 @@ func FuzzDecode(f *testing.F) {
 
 func fuzzDecodeError(t *testing.T, record Record, err error) {
 	t.Helper()
-	_, unmarked := PadSequence(record.Sequence)
-	if unmarked == nil && !errors.Is(err, ErrRecord) && !errors.Is(err, table.ErrItem) && !errors.Is(err, table.ErrKey) {
+	_, unplaced := StreamPosition("", record.Sequence)
+	if unplaced == nil && !errors.Is(err, ErrRecord) && !errors.Is(err, table.ErrItem) && !errors.Is(err, table.ErrKey) {
 		t.Fatalf("of no kind: %v", err)
 	}
 	if strings.Contains(err.Error(), "acme") && !named(record, "acme") {

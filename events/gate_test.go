@@ -71,6 +71,9 @@ func eventOf(t *testing.T, records [][]byte) []byte {
 // Recorded events are read well faster than by way of the reference: the reader
 // goes by frame, which takes them.
 func TestGateOfSpeed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	event, left := recordedEvents(t)
 	if err := gate(event, left); err != nil {
 		t.Error(err)
@@ -79,6 +82,9 @@ func TestGateOfSpeed(t *testing.T) {
 
 // What frame leaves to the reference does not pass the gate.
 func TestGateOfSpeedCanFail(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	_, left := recordedEvents(t)
 	if err := gate(left, left); err == nil {
 		t.Error("the reference passes for well faster than itself")

@@ -10,15 +10,15 @@ import (
 	"io"
 )
 
-// What a Reader takes before it gives up, in bytes. A record that DynamoDB can deliver stays below: it is two images of
-// at most 400 KB, though JSON can make ten times that of them. So does a payload, which is the 6 MB that Lambda takes.
-// White space is bounded like a payload: a few KB of gzip can hold any amount of it.
+// Bounds of what a Reader holds, in bytes. A record of DynamoDB stays below: its two images have at most 400 KB, though
+// their JSON may be ten times as long. A payload stays below: Lambda takes 6 MB. White space is bounded like a payload: a
+// few KB of gzip can hold any amount of it.
 const (
 	maxRecord  = 16 << 20
 	maxPayload = 64 << 20
 )
 
-// ErrEmpty says that a file has nothing in it but white space.
+// ErrEmpty: a file holds nothing but white space.
 var ErrEmpty = errors.New("holds no records")
 
 var (
@@ -34,42 +34,42 @@ var (
 )
 
 // ReadError ends a reading: the text is malformed, cut short, too large, or could not be read. Err is the cause; it
-// wraps io.ErrUnexpectedEOF where the text ends too early. Neither names anything of the data.
+// wraps io.ErrUnexpectedEOF where the text ends too early. The error names nothing of the data.
 type ReadError struct {
-	Position Position // where it went wrong; Index is the record's that was being read, if any
+	Position Position // of the fault; Index is the record's that was being read, if any
 	Err      error
 }
 
 func (e *ReadError) Error() string { return e.Position.String() + ": " + e.Err.Error() }
 func (e *ReadError) Unwrap() error { return e.Err }
 
-// Reader reads stream records back from a file, one at a time; it holds no more than one of them, however large the
-// file. The text is any number of these documents, one a line or one after another:
+// Reader reads stream records from a file, one at a time. It holds one record, however large the file. The text is any
+// number of these documents, one a line or one after another:
 //
 //   - a Lambda event, or the answer of the streams API's GetRecords: an object with Records, or that array alone
 //   - a record of either
-//   - the object that Lambda's on-failure S3 destination stores: the event in payload, as text or as an object. A
-//     record in it that names no stream takes the one of DDBStreamBatchInfo (which, beside a payload that is an
-//     object, must come first). An event as text is held whole
+//   - the object that Lambda's on-failure S3 destination stores, with the event in payload, as text or as an object. A
+//     record in it that names no stream has the one of DDBStreamBatchInfo, which must come before a payload that is an
+//     object. The Reader holds an event that is text whole
 //
-// and may be gzipped, in one member or several, and begin with a UTF-8 byte order mark. Names do not matter.
+// The text may be gzipped, in one member or several, and begin with a UTF-8 byte order mark. File names do not matter.
 type Reader struct {
 	file  string
-	input io.Reader // what to read; nil once src is there
-	large int       // maxRecord and
+	input io.Reader // to read from; nil once src exists
+	large int       // maxRecord, but for tests
 	huge  int       // maxPayload, but for tests
 	src   *source
-	err   error // what Next returned last, if an error
+	err   error // the last one of Next
 
-	bare  bool // payload has no meaning: the text is in memory, or a payload itself
+	bare  bool // ignore payload: the text is in memory, or is a payload
 	stays bool // the text is the caller's and does not change
 	docs  int  // documents begun
 
-	// The document being read: inside objects (the document, its payload), perhaps inside the array of records.
-	objects   int
-	inArray   bool
+	// Where the reading is within the document.
+	objects   int  // open objects: the document, its payload
+	inArray   bool // within the array of records
 	first     bool // nothing precedes the next member or element
-	undecided bool // the document's object may yet be a record; it is kept from its start
+	undecided bool // the document's object may be a record; its text is kept
 	index     int  // elements of the array begun
 	records   bool // an array of records was seen
 	notice    bool // DDBStreamBatchInfo was seen
@@ -77,24 +77,24 @@ type Reader struct {
 	table     string
 
 	payload   []byte   // the event as text, until the document ends
-	payloadAt Position // of it
+	payloadAt Position // of payload
 	inner     *Reader  // reads payload after that
 }
 
-// NewReader reads r, which the positions of records and errors call file. It reads nothing before Next is called, and
-// does not close r.
+// NewReader returns a Reader of r. The positions of records and errors call it file. It reads nothing before Next is
+// called, and does not close r.
 func NewReader(r io.Reader, file string) *Reader {
 	return &Reader{file: file, input: r, large: maxRecord, huge: maxPayload}
 }
 
-// newBareReader reads text that is held anyway, in place and without bounds.
+// newBareReader returns a Reader of text in memory, without bounds.
 func newBareReader(text []byte, file string) *Reader {
 	return &Reader{file: file, src: inMemory(text), bare: true}
 }
 
-// Next is the next record. Where its Err is set, it alone is to be rejected, and the reading goes on. Next's own error is
-// io.EOF after the last record of a sound file, and otherwise a *ReadError. Either is final; what was returned before a
-// *ReadError is good. A file of nothing is an error (ErrEmpty), one of documents without records is not.
+// Next returns the next record. Where its Err is set, that record alone is rejected, and the reading goes on. Next's own
+// error is io.EOF after the last record of a sound file, and otherwise a *ReadError. Either is final. Records returned
+// before a *ReadError are good. An empty file is an error (ErrEmpty); a file of documents without records is not.
 func (r *Reader) Next() (Record, error) {
 	for r.err == nil {
 		rec, ok, err := r.step()
@@ -122,7 +122,7 @@ func (r *Reader) step() (rec Record, ok bool, err error) {
 	return r.document()
 }
 
-// open looks at the first bytes: they tell gzip from text.
+// open begins the reading. The first bytes tell gzip from text.
 func (r *Reader) open() error {
 	input := bufio.NewReaderSize(r.input, 16<<10)
 	r.src, r.input = newSource(input, r.large, r.huge), nil
@@ -143,7 +143,7 @@ func (r *Reader) open() error {
 
 var byteOrderMark = []byte{0xef, 0xbb, 0xbf}
 
-// unzipper says of an error that it is the compression's, not the text's.
+// unzipper marks errors as those of the compression, not of the text.
 type unzipper struct{ gzip *gzip.Reader }
 
 func (u *unzipper) Read(p []byte) (int, error) {
@@ -185,7 +185,7 @@ func (r *Reader) document() (rec Record, ok bool, err error) {
 	return rec, false, nil
 }
 
-// whole reads the value at hand as a record.
+// whole reads the next value as a record.
 func (r *Reader) whole() (rec Record, ok bool, err error) {
 	r.src.hold()
 	defer r.src.release()
@@ -199,7 +199,7 @@ func (r *Reader) whole() (rec Record, ok bool, err error) {
 	return r.record()
 }
 
-// record decodes what the source has kept, if that is JSON.
+// record decodes the source's kept text, if that is JSON.
 func (r *Reader) record() (rec Record, ok bool, err error) {
 	if !json.Valid(r.src.kept()) {
 		return rec, false, r.malformed(errCut)
@@ -207,7 +207,7 @@ func (r *Reader) record() (rec Record, ok bool, err error) {
 	return r.finish()
 }
 
-// finish decodes what the source has kept, which is JSON.
+// finish decodes the source's kept text, which is JSON.
 func (r *Reader) finish() (rec Record, ok bool, err error) {
 	rec = recordOf(r.src.kept(), r.position(r.src.keep), r.stays)
 	if r.src.deepest > MaxDepth {
@@ -264,17 +264,18 @@ func (r *Reader) separator(closing byte) (end bool, err error) {
 	return false, nil
 }
 
-// position is that of a byte of the source's buffer.
+// position returns the position of a byte of the source's buffer.
 func (r *Reader) position(i int) Position {
 	return Position{File: r.file, Line: r.src.lineAt(i), Offset: r.src.base + int64(i), Index: r.index}
 }
 
-// fail ends the reading where the source is.
+// fail ends the reading at the source's position.
 func (r *Reader) fail(cause error) error {
 	return r.failAt(r.src.pos, cause)
 }
 
-// malformed ends the reading in the value that the source keeps: at what is wrong with it, or with cause where it is.
+// malformed ends the reading within the kept value: at its first syntax error, or else with cause at the source's
+// position.
 func (r *Reader) malformed(cause error) error {
 	i, cause := r.src.diagnose(r.src.keep, cause)
 	return r.failAt(i, cause)
@@ -287,9 +288,9 @@ func (r *Reader) failAt(i int, cause error) error {
 	return &ReadError{Position: r.position(i), Err: cause}
 }
 
-// DecodeEvent reads a Lambda event, {"Records": [...]}, at once. Positions count from its first byte and name no file.
-// A record that is none has its Err set and costs the others nothing. The records' objects are parts of data, which must
-// not change. The error, a *ReadError, is for what is not JSON or not an event.
+// DecodeEvent reads a Lambda event, {"Records": [...]}. Positions count from its first byte and name no file. A malformed
+// record has its Err set; the others are not affected. The records' objects are parts of data, which must not change. The
+// error, a *ReadError, says that data is not JSON or not an event.
 func DecodeEvent(data []byte) ([]Record, error) {
 	r := newBareReader(data, "")
 	r.stays = true

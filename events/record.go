@@ -1,6 +1,6 @@
-// Package events holds the records of a DynamoDB stream: how they arrive (in a Lambda event, a recording, the answer of
-// the streams API, or the object of an on-failure destination), how they are read back from a file, what they say of a
-// bucket, and the windows of time that usage falls in.
+// Package events reads the records of a DynamoDB stream. A record arrives in a Lambda event, a recording, the answer of
+// the streams API, or the object of an on-failure destination. Decode reads it as a write to a bucket. A Window is the
+// span of time that usage falls in.
 package events
 
 import (
@@ -14,52 +14,52 @@ import (
 // which takes two in its JSON.
 const MaxDepth = 128
 
-// SequenceWidth is the width, in digits, that PadSequence pads to: the longest sequence number DynamoDB gives out.
+// SequenceWidth is the number of digits of the longest sequence number that DynamoDB gives out.
 const SequenceWidth = 40
 
-// The names of the events of a stream.
+// Event names of a stream.
 const (
 	Insert = "INSERT"
 	Modify = "MODIFY"
 	Remove = "REMOVE"
 )
 
-// Record is one change of one item, as the stream delivered it. Images are left as they came, undecoded.
+// Record is one change of one item, as the stream delivered it. Its images are not decoded.
 //
-// Where Err is set the record is not usable: Position holds, and of the other fields those that could be read and are
-// sound; the rest are zero.
+// A record with Err set is not usable. Its Position is right, and so is each other field that could be read; the rest
+// are zero.
 type Record struct {
 	Position Position
 
 	EventID   string
 	EventName string // Insert, Modify or Remove
-	Stream    string // label of the stream, what follows "/stream/" in its ARN; empty where the source names none
+	Stream    string // label of the stream, which follows "/stream/" in its ARN; empty where the source names none
 	Table     string // table of that ARN; empty where the source names none
 	Sequence  string // decimal digits as given, at most SequenceWidth of them
 	Time      int64  // when the item was written (ApproximateCreationDateTime), epoch ms
 
-	// Who wrote, where it was not a client: a TTL delete has "dynamodb.amazonaws.com" and "Service".
+	// The writer, if it was not a client: a TTL delete has "dynamodb.amazonaws.com" and "Service".
 	PrincipalID   string
 	PrincipalType string
 
-	// Objects in DynamoDB JSON; nil where absent or null. A Reader's alias nothing.
+	// Objects in DynamoDB JSON; nil where absent or null. Those of a Reader share no memory with its input.
 	Keys json.RawMessage
 	Old  json.RawMessage
 	New  json.RawMessage
 
-	// Err, a *RecordError, says why the record is to be rejected. It costs no other record anything.
+	// Err, a *RecordError, says why the record is rejected. Other records are not affected.
 	Err error
 }
 
-// Position says where a record was read.
+// Position is where a record was read.
 type Position struct {
-	File   string // as named by whoever opened it; empty for an event in memory
+	File   string // as NewReader was given it; empty for an event in memory
 	Line   int    // of the record's first byte, from 1
 	Offset int64  // of the record's first byte, from 0, after decompression
 	Index  int    // of the record in its document's array, from 1; 0 for a document that is itself one record
 }
 
-// String renders the position as "file:line, record n, byte n", leaving out what does not apply.
+// String renders the position as "file:line, record n, byte n", without the parts that do not apply.
 func (p Position) String() string {
 	var b strings.Builder
 	if p.File != "" {
@@ -72,7 +72,7 @@ func (p Position) String() string {
 	return b.String()
 }
 
-// RecordError is well-formed JSON that is no stream record. The reason names fields, never their contents.
+// RecordError says why well-formed JSON is not a stream record. The reason names fields, never their contents.
 type RecordError struct {
 	Reason string
 }
@@ -88,7 +88,7 @@ var (
 	errTooLong   = fmt.Errorf("has more than %d digits", SequenceWidth)
 )
 
-// checkSequence says what keeps s from being a sequence number, in words that follow its name.
+// checkSequence returns why s is not a sequence number, in words that follow its name.
 func checkSequence(s string) error {
 	if !isDigits(s) {
 		return errNotDigits
@@ -99,7 +99,7 @@ func checkSequence(s string) error {
 	return nil
 }
 
-// isDigits tells whether s is decimal digits and nothing else, at least one of them.
+// isDigits reports whether s is one decimal digit or more, and nothing else.
 func isDigits(s string) bool {
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {
@@ -109,13 +109,13 @@ func isDigits(s string) bool {
 	return s != ""
 }
 
-// maxLabel bounds a stream's label, which is the time at which the stream was made.
+// maxLabel bounds a stream's label, in bytes. DynamoDB uses the time at which the stream was created.
 const maxLabel = 64
 
 var errLabel = errors.New("the label of its stream is malformed")
 
-// isLabel tells whether s can be a stream's label, or is empty. Usage items list marks, divided by commas and spaces: a label
-// that held one of those would not be read back, and its records be counted again.
+// isLabel reports whether s can be a stream's label, or is empty. A label holds no comma and no space: usage items list
+// stream positions divided by them, and a label that was not read back would have its records counted again.
 func isLabel(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] >= 0x7f || s[i] == ',' {
@@ -125,7 +125,7 @@ func isLabel(s string) bool {
 	return len(s) <= maxLabel
 }
 
-// StreamLabel finds the label in a stream's ARN, which ends in "/stream/" and the label.
+// StreamLabel returns the label at the end of a stream's ARN, after "/stream/".
 func StreamLabel(arn string) (string, error) {
 	table, label := splitARN(arn)
 	if table == "" || label == "" || !isLabel(label) {
@@ -134,22 +134,13 @@ func StreamLabel(arn string) (string, error) {
 	return label, nil
 }
 
-// PadSequence brings a sequence number to SequenceWidth digits, so that two of them compare as strings the way they
-// compare as numbers. Anything but 1 to SequenceWidth decimal digits is an error.
-func PadSequence(s string) (string, error) {
-	if err := checkSequence(s); err != nil {
-		return "", fmt.Errorf("sequence number %w", err)
-	}
-	return zeros[len(s):] + s, nil
-}
-
-// zeros are SequenceWidth of them.
+// zeros pads a sequence number to SequenceWidth digits.
 const zeros = "0000000000000000000000000000000000000000"
 
-// StreamPosition is a place in a stream, for a usage record to remember: "label/padded sequence number". Marks compare as strings:
-// within a stream by sequence number, and a later stream of the table (labels are the times of their creation) after an
-// earlier one. The label may be empty, and sorts first. The error is PadSequence's, or for a label that is none; a Record
-// without Err causes neither.
+// StreamPosition returns the position of a record in its stream, as usage items store it: "label/sequence", with the
+// sequence number padded to SequenceWidth digits. Positions compare as text: within a stream by sequence number, and a
+// later stream of the table after an earlier one, since labels are times. An empty label sorts first. The error says
+// what is wrong with the label or the sequence number; those of a Record without Err are sound.
 func StreamPosition(stream, sequence string) (string, error) {
 	if !isLabel(stream) {
 		return "", errLabel

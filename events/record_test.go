@@ -119,26 +119,26 @@ func TestSplitARN(t *testing.T) {
 	}
 }
 
-func TestPadSequence(t *testing.T) {
+func TestSequenceNumbers(t *testing.T) {
 	long := strings.Repeat("9", 40)
 	for _, tt := range []struct{ in, want, err string }{
-		{"0", strings.Repeat("0", 40), ""},
-		{"800000000003126276362", strings.Repeat("0", 19) + "800000000003126276362", ""},
-		{long, long, ""},
+		{"0", "s/" + strings.Repeat("0", 40), ""},
+		{"800000000003126276362", "s/" + strings.Repeat("0", 19) + "800000000003126276362", ""},
+		{long, "s/" + long, ""},
 		{long + "9", "", "sequence number has more than 40 digits"},
 		{"", "", "sequence number is not a decimal number"},
 		{"-1", "", "sequence number is not a decimal number"},
 		{"1e3", "", "sequence number is not a decimal number"},
 		{"١", "", "sequence number is not a decimal number"},
 	} {
-		got, err := PadSequence(tt.in)
+		got, err := StreamPosition("s", tt.in)
 		if got != tt.want || (err == nil) != (tt.err == "") || err != nil && err.Error() != tt.err {
 			t.Errorf("%q: got %q, %v", tt.in, got, err)
 		}
 	}
 }
 
-func TestMarksCompare(t *testing.T) {
+func TestStreamPositionsCompare(t *testing.T) {
 	ascending := []struct{ stream, sequence string }{
 		{"", "1"}, {"", "99"}, {"", "100"},
 		{"2025-01-01T00:00:00.000", "7"},
@@ -146,18 +146,18 @@ func TestMarksCompare(t *testing.T) {
 		{"2026-11-30T09:00:00.124", "1"},
 	}
 	last := ""
-	for _, m := range ascending {
-		mark, err := StreamPosition(m.stream, m.sequence)
-		if err != nil || mark <= last {
-			t.Errorf("%v: %q does not come after %q (%v)", m, mark, last, err)
+	for _, x := range ascending {
+		position, err := StreamPosition(x.stream, x.sequence)
+		if err != nil || position <= last {
+			t.Errorf("%v: %q does not come after %q (%v)", x, position, last, err)
 		}
-		last = mark
+		last = position
 	}
-	if mark, err := StreamPosition("s", "12"); err != nil || mark != "s/"+strings.Repeat("0", 38)+"12" {
-		t.Errorf("got %q, %v", mark, err)
+	if position, err := StreamPosition("s", "12"); err != nil || position != "s/"+strings.Repeat("0", 38)+"12" {
+		t.Errorf("got %q, %v", position, err)
 	}
-	if mark, err := StreamPosition("s", "x"); err == nil || mark != "" {
-		t.Errorf("got %q, %v", mark, err)
+	if position, err := StreamPosition("s", "x"); err == nil || position != "" {
+		t.Errorf("got %q, %v", position, err)
 	}
 }
 

@@ -15,6 +15,9 @@ import (
 // the record before where their texts are the same, reads each record as the
 // reference reads its images alone.
 func TestRecordingsAreAsTheReferenceReadsThem(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	for _, name := range recordingNames(t) {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			file, err := os.Open(name)

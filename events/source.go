@@ -9,17 +9,17 @@ import (
 	"math"
 )
 
-// source is a window that slides over JSON text: it finds where a value ends without holding more than that value. It
-// frames values, and leaves it to encoding/json to say whether they are sound.
+// source is a window that slides over JSON text. It finds where a value ends without holding more than that value. It
+// does not check values: encoding/json does.
 type source struct {
 	r     io.Reader
 	buf   []byte
 	pos   int   // of the next byte in buf
-	keep  int   // first byte of buf that is still needed, at most pos; -1 for none
+	keep  int   // first byte of buf that must stay, at most pos; -1 for none
 	base  int64 // offset of buf[0] in the text
 	limit int   // how many bytes may be kept
-	blank int   // how many bytes of white space may follow one another
-	err   error // what reading ended with; sticky
+	blank int   // how many bytes of white space may stand in a row
+	err   error // that reading ended with; sticky
 
 	counted int // lines are counted up to here in buf
 	line    int // the line that buf[counted] is on, from 1
@@ -31,13 +31,13 @@ func newSource(r io.Reader, limit, blank int) *source {
 	return &source{r: r, buf: make([]byte, 0, 32<<10), keep: -1, limit: limit, blank: blank, line: 1}
 }
 
-// inMemory is a source over text that is held anyway; it never copies or bounds it.
+// inMemory returns a source over text in memory. It neither copies nor bounds it.
 func inMemory(text []byte) *source {
 	return &source{buf: text, keep: -1, limit: math.MaxInt, blank: math.MaxInt, line: 1, err: io.EOF}
 }
 
-// more reads further bytes, at least one. Everything before keep, or without one before pos, is forgotten. The error is
-// io.EOF at the end of the text, the underlying reader's, or that what is kept would pass the limit.
+// more reads at least one further byte. It forgets the text before keep, or before pos where nothing is kept. The error
+// is io.EOF at the end of the text, the underlying reader's, or that the kept text would pass the limit.
 func (s *source) more() error {
 	if s.err != nil {
 		return s.err
@@ -85,7 +85,7 @@ func (s *source) forget(n int) {
 	}
 }
 
-// lineAt is the line that buf[i] is on. It is cheap where i does not go back.
+// lineAt returns the line of buf[i]. It is cheap while i does not decrease.
 func (s *source) lineAt(i int) int {
 	if i < s.counted {
 		return s.line - bytes.Count(s.buf[i:s.counted], newline)
@@ -101,13 +101,12 @@ func (s *source) tooLarge() error {
 	return fmt.Errorf("a value is larger than %d bytes", s.limit)
 }
 
-// hold makes the next byte the first one that is kept, and kept returns what was kept up to pos. The bytes are good
-// until the next call of the source.
+// hold keeps the text from pos on, and kept returns it up to pos. The bytes are valid until the next call of the source.
 func (s *source) hold()        { s.keep, s.deepest = s.pos, 0 }
 func (s *source) release()     { s.keep = -1 }
 func (s *source) kept() []byte { return s.buf[s.keep:s.pos] }
 
-// peek is the next byte.
+// peek returns the next byte.
 func (s *source) peek() (byte, error) {
 	if s.pos == len(s.buf) {
 		if err := s.more(); err != nil {
@@ -117,7 +116,7 @@ func (s *source) peek() (byte, error) {
 	return s.buf[s.pos], nil
 }
 
-// space skips white space, and is the byte that follows it.
+// space skips white space, and returns the byte after it.
 func (s *source) space() (byte, error) {
 	for start := s.offset(); ; s.pos++ {
 		c, err := s.peek()
@@ -130,13 +129,13 @@ func (s *source) space() (byte, error) {
 	}
 }
 
-// offset is where pos is in the text.
+// offset returns where pos is in the text.
 func (s *source) offset() int64 { return s.base + int64(s.pos) }
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' }
 
-// value moves past the value that begins at pos. It trusts brackets and quotes alone. Where the text ends in it the
-// error is io.EOF, but for a number or word, which cannot tell.
+// value moves past the value that begins at pos, by its brackets and quotes alone. The error is io.EOF where the text
+// ends within the value, unless that is a number or a word.
 func (s *source) value() error {
 	c, err := s.peek()
 	if err != nil {
@@ -156,7 +155,7 @@ func (s *source) value() error {
 	return err
 }
 
-// The next two are the hot path: they look at bytes in the buffer directly, and ask for more where it ends.
+// text and nested are the hot path: they read the buffer directly, and call more where it ends.
 
 func (s *source) text() error {
 	for i := s.pos + 1; ; {
@@ -204,7 +203,7 @@ func (s *source) nested() error {
 	}
 }
 
-// word moves past a number, true, false, null, or what stands in the place of one.
+// word moves past a number, true, false, null, or a malformed one.
 func (s *source) word() error {
 	for {
 		c, err := s.peek()
@@ -221,8 +220,8 @@ func (s *source) word() error {
 	}
 }
 
-// until moves to the next byte c that is not within a value, if the object at hand goes on. Together with next it walks
-// through JSON that is known to be valid.
+// until moves to the next byte c, and reports whether there is one. The text must be valid JSON, and pos not within a
+// value.
 func (s *source) until(c byte) bool {
 	for ; s.pos < len(s.buf); s.pos++ {
 		if s.buf[s.pos] == c {
@@ -232,19 +231,19 @@ func (s *source) until(c byte) bool {
 	return false
 }
 
-// next is the value at pos, and moves past it.
+// next returns the value at pos, and moves past it. The text must be valid JSON.
 func (s *source) next() []byte {
 	start := s.pos
 	_ = s.value()
 	return s.buf[start:s.pos]
 }
 
-// maxDiagnosed is how much of a value that is too large diagnose looks at, in bytes: the decoder that it asks copies what
-// it is given, and such a value is mostly one whose end was lost, near its beginning.
+// maxDiagnosed is how many bytes of a value that is too large diagnose decodes: the decoder copies them. Most often the
+// end of such a value was lost near its beginning.
 const maxDiagnosed = 1 << 20
 
-// diagnose finds what is wrong with the value that begins at buf[start], and where in buf: the first thing that makes it
-// no JSON, or, where there is none as far as the text is known, cause at pos.
+// diagnose returns what is wrong with the value that begins at buf[start], and where in buf: its first syntax error, or
+// cause at pos where the text read so far has none.
 func (s *source) diagnose(start int, cause error) (int, error) {
 	known := s.buf[start:]
 	if len(known) > s.limit {

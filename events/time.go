@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// maxTime is the last instant a record's time may name, epoch ms: the end of the year 9999. It also tells seconds from
-// milliseconds that were taken for them.
+// maxTime is the last time that a record may have, epoch ms: the end of the year 9999. Milliseconds in the place of
+// seconds are beyond it.
 const maxTime = 253402300799999
 
 var (
@@ -17,9 +17,9 @@ var (
 	errTimeRange = errors.New("is out of range")
 )
 
-// parseTime reads an instant as JSON carries it: a number of epoch seconds, or ISO 8601 text, which the aws CLI prints.
-// The result is epoch ms, computed in decimal, so that 1764498732.123 is exactly that; what is finer than a millisecond
-// is cut off, never rounded up into the next window.
+// parseTime reads a time in JSON: a number of epoch seconds, or ISO 8601 text, which the aws CLI prints. It returns epoch
+// ms. It computes in decimal, so that 1764498732.123 is exact. It cuts off fractions of a millisecond, since rounding up
+// could move a write into the next window.
 func parseTime(raw json.RawMessage) (int64, error) {
 	if len(raw) > 0 && raw[0] == '"' {
 		return parseISO(raw)
@@ -47,7 +47,7 @@ func inRange(ms int64) (int64, error) {
 	return ms, nil
 }
 
-// parseSeconds reads a JSON number of seconds. Its digits are never taken through a float.
+// parseSeconds reads a JSON number of seconds, without a float.
 func parseSeconds(text string) (int64, error) {
 	mantissa, exponent, err := splitExponent(text)
 	if err != nil {
@@ -63,7 +63,7 @@ func parseSeconds(text string) (int64, error) {
 	return shiftDecimal(whole+fraction, len(whole)+exponent+3)
 }
 
-// splitExponent takes "1.7E9" apart. An exponent that no instant needs is out of range.
+// splitExponent splits "1.7E9". An exponent that no time needs is out of range.
 func splitExponent(text string) (mantissa string, exponent int, err error) {
 	i := strings.IndexAny(text, "eE")
 	if i < 0 {
@@ -79,7 +79,7 @@ func splitExponent(text string) (mantissa string, exponent int, err error) {
 	return text[:i], exponent, nil
 }
 
-// shiftDecimal is the whole part of the number 0.DIGITS times ten to the power of point.
+// shiftDecimal returns the whole part of 0.DIGITS times ten to the power of point.
 func shiftDecimal(digits string, point int) (int64, error) {
 	trimmed := strings.TrimLeft(digits, "0")
 	point -= len(digits) - len(trimmed)
@@ -99,7 +99,7 @@ func shiftDecimal(digits string, point int) (int64, error) {
 	return inRange(ms)
 }
 
-// appendSeconds writes epoch ms as epoch seconds, with three decimals where they are needed.
+// appendSeconds writes epoch ms as epoch seconds, with three decimals unless they are zero.
 func appendSeconds(b []byte, ms int64) []byte {
 	b = strconv.AppendInt(b, ms/1000, 10)
 	if rest := ms % 1000; rest != 0 {

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Window is a span of the calendar, in UTC, that usage is summed over. The zero value is none: its methods panic.
+// Window is a span of the calendar, in UTC, over which usage is summed. The methods of the zero value panic.
 type Window string
 
-// The windows there are.
+// All windows.
 const (
 	Hourly  Window = "hourly"
 	Daily   Window = "daily"
 	Monthly Window = "monthly"
 )
 
-// ParseWindows reads a list such as "hourly,daily", in any order, with or without spaces. It is an error for the list
-// or an entry to be empty, for a name to be unknown, and for one to come twice. The order is kept.
+// ParseWindows reads a list such as "hourly,daily", with or without spaces, and keeps its order. The list and its entries
+// must not be empty, each name must be known, and none may come twice.
 func ParseWindows(list string) ([]Window, error) {
 	if strings.TrimSpace(list) == "" {
 		return nil, fmt.Errorf("windows: none given, want some of %s, %s, %s", Hourly, Daily, Monthly)
@@ -47,7 +47,7 @@ func (w Window) check() error {
 	return fmt.Errorf("%q is none of %s, %s, %s", string(w), Hourly, Daily, Monthly)
 }
 
-// Start is the first instant of the window that ms (epoch ms) falls in, in UTC.
+// Start returns the first instant of the window that holds ms (epoch ms), in UTC.
 func (w Window) Start(ms int64) time.Time {
 	t := time.UnixMilli(ms).UTC()
 	switch w {
@@ -61,17 +61,17 @@ func (w Window) Start(ms int64) time.Time {
 	panic(fmt.Sprintf("events: no window %q", string(w)))
 }
 
-// StartText is the start of the window that ms (epoch ms) falls in, as Text writes it.
+// StartText returns the start of the window that holds ms (epoch ms), as Text writes it.
 func (w Window) StartText(ms int64) string {
 	return w.Text(w.Start(ms))
 }
 
-// Text writes a start the way the table stores it: "2026-11-30T10:00:00Z".
+// Text writes a start as the table stores it: "2026-11-30T10:00:00Z".
 func (w Window) Text(start time.Time) string {
 	return start.UTC().Format(time.RFC3339)
 }
 
-// End is the first instant past the window that begins at start, which is a result of Start: the next window's start.
+// End returns the first instant after the window that begins at start, which must be a result of Start.
 func (w Window) End(start time.Time) time.Time {
 	start = start.UTC()
 	switch w {

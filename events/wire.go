@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// recordOf decodes a value that is known to be JSON. What is wrong with it is the record's own Err. The images are not
-// looked into, and are parts of data if that stays as it is, or else copies.
+// recordOf decodes a value that is valid JSON. If it is not a record, the record's Err says why. The images are not
+// decoded. They are parts of data if that stays as it is, or else copies.
 func recordOf(data []byte, at Position, stays bool) Record {
 	rec := Record{Position: at}
 	if data[0] != '{' {
@@ -24,9 +24,8 @@ func recordOf(data []byte, at Position, stays bool) Record {
 	return rec
 }
 
-// members walks through the object that s is at and past it, which is known to be valid JSON: it yields the keys, in
-// quotes, with s at the value. A value that is not taken by then is passed over. A key that is written with escapes is one
-// that nobody knows.
+// members walks through the object at s, which is valid JSON. It yields each key, in quotes, with s at the value, and
+// skips a value that the caller has not read. A key that is written with escapes is treated as unknown.
 func members(s *source) iter.Seq[[]byte] {
 	return func(yield func(key []byte) bool) {
 		for c := byte('{'); c != '}'; c, _ = s.space() {
@@ -50,11 +49,10 @@ func members(s *source) iter.Seq[[]byte] {
 	}
 }
 
-// wire takes over the fields of a record that are sound. The two sources, Lambda and the streams API, spell the fields
-// of userIdentity differently.
+// wire reads the fields of a record. Lambda and the streams API spell the fields of userIdentity differently.
 type wire struct {
 	reason error // the first one to reject the record
-	stays  bool  // the text that the record is read from
+	stays  bool  // the text stays as it is
 }
 
 func (w *wire) reject(format string, args ...any) {
@@ -135,7 +133,7 @@ func (w *wire) identity(rec *Record, value []byte) {
 	}
 }
 
-// text is a string's value, and empty for null.
+// text returns a string's value, empty for null.
 func (w *wire) text(name string, value []byte) string {
 	if isNull(value) {
 		return ""
@@ -214,14 +212,14 @@ func (w *wire) image(name string, value []byte) json.RawMessage {
 
 func isNull(value []byte) bool { return string(value) == "null" }
 
-// splitARN finds table and stream label in a stream's ARN, arn:aws:dynamodb:REGION:ACCOUNT:table/TABLE/stream/LABEL.
+// splitARN returns table and label of a stream's ARN, arn:aws:dynamodb:REGION:ACCOUNT:table/TABLE/stream/LABEL.
 func splitARN(arn string) (table, stream string) {
 	head, stream, _ := strings.Cut(arn, "/stream/")
 	_, table, _ = strings.Cut(head, ":table/")
 	return table, stream
 }
 
-// joinARN is an ARN that splitARN takes apart again. A Record does not keep region and account, so it has none.
+// joinARN returns an ARN that splitARN can read. It has no region and no account, since a Record does not keep them.
 func joinARN(table, stream string) string {
 	switch {
 	case stream != "":
@@ -255,8 +253,8 @@ type wireChange struct {
 	Sequence string          `json:"SequenceNumber"`
 }
 
-// EncodeRecord writes a record as Lambda would deliver it, on one line and without a line end: a file of such lines is a
-// recording, which a Reader reads back. Position is not written. A record that has Err set cannot be written.
+// EncodeRecord writes a record as Lambda delivers it, as one line without a line end. A file of such lines is a recording,
+// which a Reader reads. It does not write Position, and returns an error for a record with Err set.
 func EncodeRecord(r Record) ([]byte, error) {
 	if r.Err != nil {
 		return nil, fmt.Errorf("write record: %w", r.Err)

@@ -42,6 +42,9 @@ func gate(fast decode, texts [][]byte) error {
 
 // Images are read well faster than the reference reads them.
 func TestGateOfSpeed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	d := NewImages()
 	fast := func(text []byte) error {
 		_, err := d.Decode(text)
@@ -54,6 +57,9 @@ func TestGateOfSpeed(t *testing.T) {
 
 // What is no faster than the reference does not pass the gate: the reference itself.
 func TestGateOfSpeedCanFail(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	if err := gate(byReference, bucketLines(t)); err == nil {
 		t.Error("the reference passes for well faster than itself")
 	} else {

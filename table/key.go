@@ -1,6 +1,7 @@
 package table
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -35,6 +36,14 @@ var ErrKey = errors.New("malformed key")
 // Group names the shards of one entity's use of one resource.
 type Group struct {
 	Namespace, Entity, Resource string
+}
+
+// Compare orders groups by namespace, entity and resource.
+func (g Group) Compare(other Group) int {
+	return cmp.Or(
+		strings.Compare(g.Namespace, other.Namespace),
+		strings.Compare(g.Entity, other.Entity),
+		strings.Compare(g.Resource, other.Resource))
 }
 
 // Key names one bucket: one shard of a group.

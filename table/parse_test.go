@@ -52,6 +52,9 @@ func images(t testing.TB) []json.RawMessage {
 }
 
 func TestParseItemAgreesWithTheSDK(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	all := images(t)
 	if len(all) < 20_000 {
 		t.Fatalf("only %d images", len(all))

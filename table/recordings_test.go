@@ -13,6 +13,9 @@ import (
 // Every image of a bucket in every recording is scanned, and as the reference
 // reads it, by one decoder for all of a recording.
 func TestImagesOfRecordings(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	names, err := filepath.Glob("../testdata/*.jsonl.gz")
 	if err != nil || len(names) < 6 {
 		t.Fatalf("found %d recordings (%v), want at least 6", len(names), err)

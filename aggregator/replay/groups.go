@@ -47,10 +47,10 @@ func (g *groups) audit(ctx context.Context, store table.Store) (rows []LedgerRow
 		}
 	}
 	slices.SortFunc(rows, func(a, b LedgerRow) int {
-		return cmp.Or(aggregator.CompareGroups(a.Group, b.Group), cmp.Compare(a.Row.Limit, b.Row.Limit))
+		return cmp.Or(a.Group.Compare(b.Group), cmp.Compare(a.Row.Limit, b.Row.Limit))
 	})
 	slices.SortFunc(spreads, func(a, b SpreadRow) int {
-		return cmp.Or(aggregator.CompareGroups(a.Group, b.Group), cmp.Compare(a.DivisionSummary.Limit, b.DivisionSummary.Limit))
+		return cmp.Or(a.Group.Compare(b.Group), cmp.Compare(a.DivisionSummary.Limit, b.DivisionSummary.Limit))
 	})
 	return rows, spreads, nil
 }

@@ -126,6 +126,9 @@ func sameTable(t *testing.T, what string, got, want []table.Item) {
 // However a recording is cut into batches and however often a batch is
 // delivered, the table at the end is the same.
 func TestDeliveryDoesNotMatter(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	eachRecording(t, func(t *testing.T, records []events.Record) {
 		_, want := setting{batch: 1000}.run(t, records)
 		for _, s := range []setting{{batch: 1}, {batch: 37}, {batch: 100, redeliver: true}} {
@@ -142,6 +145,9 @@ func TestDeliveryDoesNotMatter(t *testing.T) {
 // in the same run or in another one over the table that the first left, comes
 // to the same table.
 func TestCutAndRedriven(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	eachRecording(t, func(t *testing.T, records []events.Record) {
 		_, want := setting{batch: 100}.run(t, records)
 		for _, part := range [][2]int{{len(records) * 2 / 3, len(records) / 2}, {len(records) * 3 / 5, len(records) / 4}} {
@@ -161,6 +167,9 @@ func TestCutAndRedriven(t *testing.T) {
 // Over the dump of a table whose usage misses a batch that Lambda gave up on,
 // that batch is counted, and is not applied to the buckets once more.
 func TestDiscardedBatchOverADump(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	eachRecording(t, func(t *testing.T, records []events.Record) {
 		from, to := len(records)/3, len(records)/2
 		_, want := setting{batch: 100}.run(t, records)
@@ -195,6 +204,9 @@ func counted(t *testing.T, records []events.Record) []table.Item {
 // The recordings were made without an aggregator, so that where the one under
 // test finds nothing to do, the replayed table is the recorded one.
 func TestReplayedTableIsTheRecordedOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	eachRecording(t, func(t *testing.T, records []events.Record) {
 		_, items := setting{batch: 25}.run(t, records)
 		replayed := map[itemID]table.Item{}

@@ -98,7 +98,7 @@ func (r *Report) Sound() bool { return len(r.Rejected) == 0 && r.NotConserved() 
 // usageKeys are the keys of the usage that was added to, in order.
 func (r *Report) usageKeys() []table.UsageKey {
 	return slices.SortedFunc(maps.Keys(r.Usage), func(a, b table.UsageKey) int {
-		return cmp.Or(aggregator.CompareGroups(a.Group, b.Group), cmp.Compare(span(a.Window), span(b.Window)), cmp.Compare(a.Start, b.Start))
+		return cmp.Or(a.Group.Compare(b.Group), cmp.Compare(span(a.Window), span(b.Window)), cmp.Compare(a.Start, b.Start))
 	})
 }
 
@@ -172,7 +172,7 @@ type (
 	}
 	jsonDecline struct {
 		jsonGroup
-		Shard  int               `json:"shard"`
+		Shard  int           `json:"shard"`
 		Reason table.Refusal `json:"reason"`
 	}
 	jsonLedgerRow struct {

@@ -214,6 +214,9 @@ func (c *client) create(shard int) *table.Bucket {
 // to its end and crosses reset edges come to the same table however they are
 // delivered.
 func TestSyntheticDeliveryDoesNotMatter(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	for n := range uint64(16) {
 		t.Run(fmt.Sprint("seed ", *seed+n), func(t *testing.T) {
 			calls := 500_000 // nearly spent in the end

@@ -13,7 +13,7 @@ import (
 	"github.com/shardquota/shardquota/events"
 )
 
-// config is what the function reads from its environment, once, at start.
+// config is the function's configuration, read from its environment once at start.
 type config struct {
 	Table       string        `env:"SHARDQUOTA_TABLE,required,notEmpty"`
 	WindowList  string        `env:"SHARDQUOTA_WINDOWS" envDefault:"hourly,daily"`
@@ -45,7 +45,7 @@ func loadConfig(environment map[string]string) (config, error) {
 	return c, err
 }
 
-// byVariable makes errors about a field of config name its variable.
+// byVariable makes an error about a field of config name its variable.
 func byVariable(err error) error {
 	var all env.AggregateError
 	if !errors.As(err, &all) {

@@ -10,13 +10,13 @@ import (
 	"github.com/shardquota/shardquota/events"
 )
 
-// handler answers Lambda's invocations with batches of the table's stream.
+// handler handles Lambda's invocations with batches of the table's stream.
 type handler struct {
 	aggregator.Function
-	reserve time.Duration // time before the deadline at which what is left is handed back
+	reserve time.Duration // of the invocation's time, kept for handing back the rest of the batch
 }
 
-// response tells Lambda where to deliver the batch again from: the list is
+// response tells Lambda from which record to deliver the batch again. The list is
 // empty, never null, where nothing failed.
 type response struct {
 	BatchItemFailures []batchItemFailure `json:"batchItemFailures"`
@@ -26,8 +26,8 @@ type batchItemFailure struct {
 	ItemIdentifier string `json:"itemIdentifier"`
 }
 
-// Invoke implements lambda.Handler, which spares the library to check and copy an
-// event of megabytes before it is looked at.
+// Invoke implements lambda.Handler. The library then neither checks nor copies an
+// event of megabytes.
 func (h *handler) Invoke(ctx context.Context, event []byte) ([]byte, error) {
 	answer, err := h.handle(ctx, event)
 	if err != nil {
@@ -36,8 +36,8 @@ func (h *handler) Invoke(ctx context.Context, event []byte) ([]byte, error) {
 	return json.Marshal(answer)
 }
 
-// handle processes one event. An event that is no batch at all is an error,
-// which makes Lambda try it again and in the end keep it.
+// handle processes one event. An event that is not a batch is an error: Lambda
+// retries it and in the end sets it aside.
 func (h *handler) handle(ctx context.Context, event json.RawMessage) (response, error) {
 	start := h.Now()
 	records, err := events.DecodeEvent(event)
@@ -50,8 +50,8 @@ func (h *handler) handle(ctx context.Context, event json.RawMessage) (response, 
 	return failures(report, records), nil
 }
 
-// withReserve ends the context a little before Lambda ends the process: by the
-// reserve, but never by more than half of the time there is.
+// withReserve ends the context before Lambda ends the process: earlier by the
+// reserve, but at most by half of the time left.
 func (h *handler) withReserve(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -61,9 +61,9 @@ func (h *handler) withReserve(ctx context.Context) (context.Context, context.Can
 	return context.WithDeadline(ctx, deadline.Add(-reserve))
 }
 
-// failures names the lowest record that failed: Lambda delivers everything
-// from it on again. A failed record without a sequence number cannot be named,
-// so that the whole batch is asked for again.
+// failures names the lowest record that failed. Lambda delivers that record and
+// all after it again. If the record has no sequence number, the empty name makes
+// Lambda deliver the whole batch again.
 func failures(report *aggregator.Report, records []events.Record) response {
 	if len(report.Failures) == 0 {
 		return response{BatchItemFailures: []batchItemFailure{}}

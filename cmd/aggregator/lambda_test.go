@@ -62,6 +62,9 @@ func binary(t testing.TB) string {
 	if runtime.GOOS != "linux" {
 		t.Skip("the function runs on Linux alone")
 	}
+	if testing.Short() {
+		t.Skip("it builds the function, which -short leaves out")
+	}
 	path, err := bootstrap()
 	if err != nil {
 		t.Fatal(err)
@@ -206,6 +209,9 @@ func (f *function) checkOutput() {
 // is deployed must need no loader and no library, and be the same bytes
 // whoever builds it.
 func TestStaticBinaries(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	for goarch, machine := range map[string]elf.Machine{"arm64": elf.EM_AARCH64, "amd64": elf.EM_X86_64} {
 		t.Run(goarch, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "bootstrap")

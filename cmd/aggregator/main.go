@@ -1,11 +1,10 @@
 // Command aggregator is the AWS Lambda function that consumes the stream of a
-// shardquota table. Everything it needs comes from its environment; see
-// README.md for the variables.
+// shardquota table. Its environment configures it; see README.md for the
+// variables.
 package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -16,7 +15,6 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/smithy-go/logging"
 
 	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/table/dynamo"
@@ -25,7 +23,7 @@ import (
 func main() {
 	level := new(slog.LevelVar)
 	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
-	slog.SetDefault(log) // package log's output, which the Lambda library uses, becomes JSON too
+	slog.SetDefault(log) // makes the output of package log JSON too: the Lambda library uses it
 	h, err := newHandler(context.Background(), environment(), log, level)
 	if err != nil {
 		log.Error("cannot start", "reason", err.Error())
@@ -49,7 +47,7 @@ func newHandler(ctx context.Context, environment map[string]string, log *slog.Lo
 		return nil, err
 	}
 	level.Set(c.LogLevel)
-	aws, err := awsconfig.LoadDefaultConfig(ctx, awsconfig.WithHTTPClient(httpClient(c.Concurrency)), awsconfig.WithLogger(sdkLog(log)))
+	aws, err := awsconfig.LoadDefaultConfig(ctx, awsconfig.WithHTTPClient(httpClient(c.Concurrency)), awsconfig.WithLogger(dynamo.SDKLog(log)))
 	if err != nil {
 		return nil, err
 	}
@@ -69,24 +67,14 @@ func newHandler(ctx context.Context, environment map[string]string, log *slog.Lo
 	return &handler{function, c.Reserve}, nil
 }
 
-// requestTimeout ends one attempt of a request, so that a connection that hangs
-// costs the batch an attempt and not its time.
+// requestTimeout ends one attempt of a request. A connection that hangs then costs
+// the batch one attempt, not all its time.
 const requestTimeout = 5 * time.Second
 
-// httpClient keeps as many connections open as there are requests at once.
+// httpClient returns a client that keeps one open connection for each concurrent
+// request.
 func httpClient(concurrency int) *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTimeout(requestTimeout).WithTransportOptions(func(t *http.Transport) {
 		t.MaxIdleConnsPerHost = concurrency
-	})
-}
-
-// sdkLog sends what the SDK logs to log.
-func sdkLog(log *slog.Logger) logging.Logger {
-	return logging.LoggerFunc(func(class logging.Classification, format string, values ...any) {
-		level := slog.LevelDebug
-		if class == logging.Warn {
-			level = slog.LevelWarn
-		}
-		log.Log(context.Background(), level, fmt.Sprintf(format, values...))
 	})
 }

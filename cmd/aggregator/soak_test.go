@@ -38,6 +38,9 @@ type soakTotals struct {
 // chance, the function is killed in mid-batch, and batches come twice. Round by
 // round, with another table each, it ends in an audit of everything.
 func TestSoak(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	seed := *soakSeed
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())

@@ -120,7 +120,7 @@ func (h handler) remove(ctx context.Context, event cfn.Event, p resource.Propert
 	return err
 }
 
-// noTable is DynamoDB's name for a table that is not there.
+// noTable is DynamoDB's error code for a table that does not exist.
 const noTable = "ResourceNotFoundException"
 
 // attempts is how often the limits are compared with a table in which others

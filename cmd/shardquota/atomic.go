@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 )
 
-// replaceFile gives a file new contents, whole or not at all, even if the
-// machine stops. Only its owner can read it.
+// replaceFile replaces a file's contents, wholly or not at all, even if the machine
+// stops. Only the owner can read the file.
 func replaceFile(name string, text []byte) error {
-	draft := name + ".new" // always the same, so that a crash leaves one at most
+	draft := name + ".new" // always the same name, so that crashes leave at most one
 	file, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
@@ -27,7 +27,7 @@ func replaceFile(name string, text []byte) error {
 	return syncDir(filepath.Dir(name))
 }
 
-// syncDir has the names in a directory outlast a stop of the machine, where the
+// syncDir makes the names in a directory survive a stop of the machine, where the
 // system can do that.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
@@ -38,7 +38,7 @@ func syncDir(dir string) error {
 	return d.Close()
 }
 
-// saveJSON writes a value to a file, whole or not at all.
+// saveJSON writes a value to a file, wholly or not at all.
 func saveJSON(name string, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
@@ -47,7 +47,7 @@ func saveJSON(name string, value any) error {
 	return replaceFile(name, append(text, '\n'))
 }
 
-// loadJSON reads what saveJSON wrote. It is nil where the file does not exist.
+// loadJSON reads a file of saveJSON. It returns nil if the file does not exist.
 func loadJSON[T any](name string) (*T, error) {
 	text, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -8,8 +8,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams"
 )
 
-// connection is how the service is reached: by the settings of the AWS command
-// line, at another endpoint where one is given.
+// connection holds the clients of DynamoDB and its streams. They are configured as
+// the AWS command line is, but for the endpoint where one is given.
 type connection struct {
 	table   *dynamodb.Client
 	streams *dynamodbstreams.Client

@@ -77,7 +77,7 @@ func runDemo(ctx context.Context, config demo.Config, html string, out io.Writer
 		return screen.Show(f)
 	})
 	if errors.Is(err, context.Canceled) {
-		return nil // Ctrl-C: the books of what was cut short say nothing
+		return nil // Ctrl-C: the ledger of an unfinished demo need not close
 	}
 	if err != nil {
 		return fmt.Errorf("demo: %w", err)
@@ -93,7 +93,7 @@ func runDemo(ctx context.Context, config demo.Config, html string, out io.Writer
 	return nil
 }
 
-// size is how wide and high a terminal is, 0 where out is none.
+// size returns the size of a terminal, 0 where out is not one.
 func size(out io.Writer) (columns, rows int) {
 	file, isFile := out.(*os.File)
 	if !isFile {
@@ -106,7 +106,7 @@ func size(out io.Writer) (columns, rows int) {
 	return columns, rows
 }
 
-// demoPage is what a demo did, drawn.
+// demoPage returns a page about a demo.
 func demoPage(config demo.Config, last demo.Frame, past *history.Builder) page.Page {
 	p := page.Page{
 		Title: "Demo of a hot customer",

@@ -14,11 +14,11 @@ import (
 	"github.com/shardquota/shardquota/events"
 )
 
-// patience is how long a replay takes before it shows its progress.
-const patience = time.Second
+// progressAfter is how long a replay runs before it shows its progress.
+const progressAfter = time.Second
 
-// input reads the records of files one after another. It counts what it reads,
-// to show how far it is when that takes long and a person is watching.
+// input reads the records of files one after another. It counts the bytes that it
+// reads, to show progress on a terminal.
 type input struct {
 	files  []string
 	stream string // label of the stream of records that name none
@@ -29,7 +29,7 @@ type input struct {
 	read    atomic.Int64
 	total   int64 // bytes of all files, -1 where unknown
 	started time.Time
-	screen  io.Writer // nil where nobody is watching
+	screen  io.Writer // nil unless it is a terminal
 	bar     *progressbar.ProgressBar
 }
 
@@ -98,9 +98,9 @@ func (in *input) Close() {
 	in.open, in.reader = nil, nil
 }
 
-// show brings the progress bar up to date, once there is reason for one.
+// show updates the progress bar, once the replay has run for progressAfter.
 func (in *input) show(records int) {
-	if in.screen == nil || time.Since(in.started) < patience {
+	if in.screen == nil || time.Since(in.started) < progressAfter {
 		return
 	}
 	if in.bar == nil {
@@ -120,7 +120,7 @@ func (in *input) hide() {
 	}
 }
 
-// counting counts what is read through it.
+// counting counts the bytes read through it.
 type counting struct {
 	io.Reader
 	read *atomic.Int64

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/spf13/cobra"
 
 	"github.com/shardquota/shardquota/cmd/shardquota/history"
@@ -133,7 +132,7 @@ func (f *inspectFlags) run(ctx context.Context, entity, resource string, stdout,
 	return finding(seen)
 }
 
-// at is the instant that is asked about.
+// at returns the time to inspect at: now, unless --now gives another.
 func (f *inspectFlags) at(now time.Time) (time.Time, error) {
 	if f.now == "" {
 		return now, nil
@@ -152,7 +151,8 @@ func (f *inspectFlags) namespaceNamed() string {
 	return fmt.Sprintf("%q", f.namespace)
 }
 
-// group finds out the namespace's id.
+// group returns the group to inspect. It looks the namespace's id up where only its
+// name is given.
 func (f *inspectFlags) group(ctx context.Context, store *dynamo.Store, entity, resource string) (table.Group, error) {
 	group := table.Group{Namespace: f.namespaceID, Entity: entity, Resource: resource}
 	if group.Namespace != "" {
@@ -162,15 +162,13 @@ func (f *inspectFlags) group(ctx context.Context, store *dynamo.Store, entity, r
 	if err != nil {
 		return group, fmt.Errorf("look up the namespace: %w", err)
 	}
-	id, _ := item["namespace_id"].(*types.AttributeValueMemberS)
-	if id == nil || id.Value == "" {
+	if group.Namespace = item.Text("namespace_id"); group.Namespace == "" {
 		return group, fmt.Errorf("inspect: there is no namespace %q: see --namespace and --namespace-id", f.namespace)
 	}
-	group.Namespace = id.Value
 	return group, nil
 }
 
-// recentUsage is how many usage items are read: four days of hours.
+// recentUsage is how many usage items to read: those of four days of hours.
 const recentUsage = 100
 
 func find(ctx context.Context, store *dynamo.Store, client dynamo.Querier, tableName string, group table.Group) (survey.Found, error) {
@@ -182,8 +180,8 @@ func find(ctx context.Context, store *dynamo.Store, client dynamo.Querier, table
 	return survey.Found{Shards: shards, Usage: usage}, err
 }
 
-// past is the group's history as its table's stream has it, nil where there is
-// none. What keeps it from being whole is in the notes.
+// past returns the group's history from its table's stream, nil where there is
+// none. The notes say why it is not complete.
 func (f *inspectFlags) past(ctx context.Context, service connection, group table.Group, found survey.Found, now time.Time) (past *history.Group, notes []string) {
 	if f.history == 0 {
 		return nil, nil
@@ -197,13 +195,13 @@ func (f *inspectFlags) past(ctx context.Context, service connection, group table
 	}
 	for _, b := range found.Shards {
 		if b.Bucket != nil {
-			builder.Observe(now.UnixMilli(), b.Bucket.Image(), b.Bucket.Image()) // so that it ends in what is there now
+			builder.Observe(now.UnixMilli(), b.Bucket.Image(), b.Bucket.Image()) // so that the history ends with the present state
 		}
 	}
 	return builder.Histories()[0], notes
 }
 
-// inspection is the survey as JSON, with what it is of.
+// inspection is a survey and its subject, as JSON.
 type inspection struct {
 	Namespace string `json:"namespace"`
 	Entity    string `json:"entity"`
@@ -221,7 +219,7 @@ func (f *inspectFlags) write(w io.Writer, group table.Group, name string, seen *
 	return encoder.Encode(inspection{group.Namespace, name, group.Resource, seen, seen.Sound()})
 }
 
-// finding is what an inspection found wrong.
+// finding returns an error that says what an inspection found wrong, or nil.
 func finding(seen *survey.Survey) error {
 	if seen.Sound() {
 		return nil
@@ -235,10 +233,10 @@ func finding(seen *survey.Survey) error {
 	return unsoundFinding(fmt.Sprintf("inspect: %d of %d ledgers not conserved, %d items cannot be read", broken, len(seen.Quotas), len(seen.Faults)))
 }
 
-// unsoundFinding ends a command as errUnsound does, with words of its own.
+// unsoundFinding is an errUnsound with its own text.
 type unsoundFinding string
 
 func (u unsoundFinding) Error() string { return string(u) }
 
-// Is makes it an errUnsound.
+// Is reports whether target is errUnsound.
 func (u unsoundFinding) Is(target error) bool { return target == errUnsound }

@@ -13,12 +13,12 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// maxItemLine bounds one line of a file of items, in bytes: an item is at most
-// 400 KB, however wide it is in JSON.
+// maxItemLine bounds one line of a file of items, in bytes. An item has at most
+// 400 KB, and its JSON several times that.
 const maxItemLine = 8 << 20
 
-// loadItems hands every item of a file to put: DynamoDB JSON, one a line,
-// perhaps gzipped.
+// loadItems calls put with each item of a file of DynamoDB JSON, one item a line.
+// The file may be gzipped.
 func loadItems(name string, put func(table.Item)) error {
 	file, err := os.Open(name)
 	if err != nil {
@@ -49,7 +49,7 @@ func loadItems(name string, put func(table.Item)) error {
 	return nil
 }
 
-// plain unpacks what is gzipped.
+// plain unpacks gzipped text.
 func plain(r io.Reader) (io.Reader, error) {
 	buffered := bufio.NewReader(r)
 	if head, _ := buffered.Peek(2); !bytes.Equal(head, []byte{0x1f, 0x8b}) {
@@ -74,7 +74,7 @@ func parseItem(line []byte) (table.Item, error) {
 	return item, err
 }
 
-// dumpTable writes items to a file, whole or not at all.
+// dumpTable writes items to a file, wholly or not at all.
 func dumpTable(name string, items []table.Item) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
 	if err != nil {
@@ -91,7 +91,7 @@ func dumpTable(name string, items []table.Item) (err error) {
 		if err != nil {
 			return errors.Join(err, file.Close())
 		}
-		_, _ = out.Write(append(line, '\n')) // an error stays with the writer until Flush
+		_, _ = out.Write(append(line, '\n')) // Flush returns its error
 	}
 	if err := errors.Join(out.Flush(), file.Close()); err != nil {
 		return err

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/shardquota/shardquota/events/delivery"
 	"github.com/shardquota/shardquota/events/stream"
-	"github.com/shardquota/shardquota/internal/mapping"
 )
 
-// clock is the time that a command goes by.
+// clock is a command's time.
 type clock struct {
 	now   func() time.Time
 	after func(time.Duration) <-chan time.Time
@@ -23,12 +23,12 @@ var wallClock = clock{time.Now, time.After}
 
 func (c clock) ms() int64 { return c.now().UnixMilli() }
 
-// until is a channel that is served when it is at, epoch ms.
+// until returns a channel that receives at a time, epoch ms.
 func (c clock) until(at int64) <-chan time.Time {
 	return c.after(time.Duration(max(0, at-c.ms())) * time.Millisecond)
 }
 
-// Where to begin.
+// Values of --from.
 const (
 	fromBeginning = "beginning"
 	fromNow       = "now"
@@ -43,17 +43,17 @@ func checkFrom(from string) error {
 
 // place is where a reading of a table's streams goes on.
 type place struct {
-	Table  string                      `json:"table"`
-	Stream string                      `json:"stream"`          // its ARN
-	Since  int64                       `json:"since,omitempty"` // what was written before is left out, epoch ms
-	Shards map[string]mapping.Position `json:"shards"`
+	Table  string                         `json:"table"`
+	Stream string                         `json:"stream"`          // its ARN
+	Since  int64                          `json:"since,omitempty"` // records written before are left out, epoch ms
+	Shards map[string]delivery.Checkpoint `json:"shards"`
 }
 
-// skew is how far this machine's clock may be ahead of the service's.
+// skew is how far this machine's clock may be ahead of DynamoDB's.
 const skew = time.Minute
 
-// live is a table's stream as a command follows it, and the one that takes its
-// place when it is disabled and another enabled.
+// live follows a table's stream. When that is disabled and another is enabled, it
+// follows the other.
 type live struct {
 	place
 	tables  stream.Tables
@@ -62,21 +62,20 @@ type live struct {
 	notice  func(error)
 
 	tail *stream.Tail
-	lost int // how often records were found to be lost
+	lost int // how often the tail reported lost records
 }
 
 // errOver ends the reading of a stream that is disabled and has nothing left.
 var errOver = errors.New("the table's stream is disabled and was read to its end")
 
-// errLost ends a command that could not read all that it was to.
+// errLost ends a command that could not read every record.
 var errLost = errors.New("records were lost: they left the stream before they were read")
 
-// begin finds the stream and opens it where saved says, or anew where saved is
-// nil.
+// begin finds the stream and opens it where saved says, or at from if saved is nil.
 func (l *live) begin(ctx context.Context, saved *place, from string) error {
 	arn, err := stream.Find(ctx, l.tables, l.Table)
 	if saved != nil && errors.Is(err, stream.ErrNoStream) {
-		arn, err = saved.Stream, nil // disabled, and perhaps not forgotten
+		arn, err = saved.Stream, nil // disabled, but DynamoDB may still have it
 	}
 	if err != nil {
 		return err
@@ -91,8 +90,8 @@ func (l *live) begin(ctx context.Context, saved *place, from string) error {
 	return l.open(nil)
 }
 
-// resume goes on with the stream that was read, even if it is not the latest:
-// it may hold what was not read yet.
+// resume opens the stream that was read before, even if it is not the latest: it
+// may hold records that were not read.
 func (l *live) resume(saved place, latest string) error {
 	was, _, _ := strings.Cut(saved.Stream, "/stream/")
 	is, _, _ := strings.Cut(latest, "/stream/")
@@ -101,13 +100,13 @@ func (l *live) resume(saved place, latest string) error {
 	}
 	l.place = saved
 	if l.Shards == nil {
-		l.Shards = map[string]mapping.Position{}
+		l.Shards = map[string]delivery.Checkpoint{}
 	}
 	return l.open(l.Shards)
 }
 
-func (l *live) open(positions map[string]mapping.Position) (err error) {
-	l.tail, err = stream.Open(l.streams, l.Stream, stream.Start{Positions: positions, Since: l.Since}, l.noticed)
+func (l *live) open(checkpoints map[string]delivery.Checkpoint) (err error) {
+	l.tail, err = stream.Open(l.streams, l.Stream, stream.Start{Checkpoints: checkpoints, Since: l.Since}, l.noticed)
 	return err
 }
 
@@ -118,7 +117,7 @@ func (l *live) noticed(err error) {
 	l.notice(err)
 }
 
-// step reads on. It returns errOver when all there will ever be was read.
+// step reads on. It returns errOver when the stream is over.
 func (l *live) step(ctx context.Context, into stream.Consumer) error {
 	err := l.tail.Step(ctx, into, l.clock.ms())
 	if err == nil && l.tail.Over() {
@@ -127,8 +126,8 @@ func (l *live) step(ctx context.Context, into stream.Consumer) error {
 	return err
 }
 
-// next opens the stream that was enabled after the one that is over. It returns
-// errOver where there is none.
+// next opens the stream that was enabled after this one. It returns errOver where
+// there is none.
 func (l *live) next(ctx context.Context) error {
 	arn, err := stream.Find(ctx, l.tables, l.Table)
 	if errors.Is(err, stream.ErrNoStream) || arn == l.Stream {
@@ -137,19 +136,19 @@ func (l *live) next(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.Stream, l.Shards = arn, map[string]mapping.Position{}
+	l.Stream, l.Shards = arn, map[string]delivery.Checkpoint{}
 	return l.open(l.Shards)
 }
 
-// at returns the place where a reading with these positions goes on.
-func (l *live) at(positions map[string]mapping.Position) place {
-	l.Shards = positions
+// at returns the place where a reading with these checkpoints goes on.
+func (l *live) at(checkpoints map[string]delivery.Checkpoint) place {
+	l.Shards = checkpoints
 	p := l.place
-	p.Shards = maps.Clone(positions)
+	p.Shards = maps.Clone(checkpoints)
 	return p
 }
 
-// say writes a line for whoever is watching.
+// say writes a line to the operator.
 func say(w io.Writer, format string, args ...any) {
 	fmt.Fprintf(w, "shardquota: "+format+"\n", args...)
 }

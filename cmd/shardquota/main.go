@@ -22,19 +22,19 @@ const (
 	exitUsage   = 2 // bad usage, or input or a table that cannot be read or written
 )
 
-// errUnsound ends a command that did its work and found something wrong.
+// errUnsound ends a command that found something wrong.
 var errUnsound = errors.New("records were rejected or a ledger is not conserved")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends at once what takes its time to end
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
 
-// located names the table, as a command was told of it, in the failure of a
-// request to it, which does not say where it went.
+// located adds the table and the endpoint of a command's flags to the failure of a
+// request, whose text has neither.
 func located(cmd *cobra.Command, err error) error {
 	var request *dynamo.Error
 	if !errors.As(err, &request) {
@@ -59,7 +59,7 @@ func located(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("table %s: %w", name, err)
 }
 
-// run is the whole program but for what belongs to the process.
+// run is the program, without the process: it returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use:           "shardquota",

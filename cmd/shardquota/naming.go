@@ -9,8 +9,8 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// naming hides ids unless they are asked for: behind the pseudonyms that the
-// logs use where their key is at hand, otherwise behind a number.
+// naming returns how to name entities: by id if ids is set, else by the pseudonyms
+// of the logs if the environment has their key, else by number.
 func naming(ids bool) replay.Naming {
 	if ids {
 		return func(group table.Group) string { return group.Entity }

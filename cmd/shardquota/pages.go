@@ -16,7 +16,7 @@ import (
 	"github.com/shardquota/shardquota/table/memory"
 )
 
-// writePage writes a page to a file, whole or not at all.
+// writePage writes a page to a file, wholly or not at all.
 func writePage(name string, p page.Page) error {
 	var text bytes.Buffer
 	if err := page.Write(&text, p); err != nil {
@@ -28,7 +28,7 @@ func writePage(name string, p page.Page) error {
 	return nil
 }
 
-// inspectPage is the page of one group of a table, without its history.
+// inspectPage returns the page of one group of a table, without its history.
 func inspectPage(tableName, name string, seen *survey.Survey) page.Page {
 	return page.Page{
 		Title: "Table " + tableName,
@@ -60,7 +60,7 @@ func shardsOnTable(store *dynamo.Store) shardsOf {
 	}
 }
 
-// draw writes the page of what a replay did to a file.
+// draw writes a page about a replay to a file.
 func (run *replayRun) draw(ctx context.Context, to string, files []string, report *replay.Report, name replay.Naming) error {
 	p := page.Page{Title: "Replay of " + strings.Join(files, ", "), Facts: replayFacts(report)}
 	if report.Dry {
@@ -93,7 +93,7 @@ func replayFacts(r *replay.Report) []page.Fact {
 	}
 }
 
-// counted is the usage of a group that a replay counted, newest first.
+// counted returns the usage of a group that a replay counted, newest first.
 func counted(r *replay.Report, group table.Group) []survey.Usage {
 	usage := []survey.Usage{}
 	for key, total := range r.Usage {

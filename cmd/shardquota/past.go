@@ -8,25 +8,25 @@ import (
 
 	"github.com/shardquota/shardquota/cmd/shardquota/history"
 	"github.com/shardquota/shardquota/events"
+	"github.com/shardquota/shardquota/events/delivery"
 	"github.com/shardquota/shardquota/events/stream"
-	"github.com/shardquota/shardquota/internal/mapping"
 	"github.com/shardquota/shardquota/table"
 )
 
-// historyPatience bounds how long a stream is read for a picture. Streams are
-// read from their beginning: there is no way into the middle of one by time.
-const historyPatience = time.Minute
+// historyTimeout bounds how long a stream is read for a page. DynamoDB gives no way
+// to begin at a time: a stream is read from its beginning.
+const historyTimeout = time.Minute
 
-// readHistory observes what a table's stream says of a group since a time.
+// readHistory passes a group's records of a table's stream since a time to into.
 func readHistory(ctx context.Context, service connection, tableName string, group table.Group, since time.Time, into *history.Builder) error {
-	ctx, cancel := context.WithTimeout(ctx, historyPatience)
+	ctx, cancel := context.WithTimeout(ctx, historyTimeout)
 	defer cancel()
 	arn, err := stream.Find(ctx, service.table, tableName)
 	if err != nil {
 		return err
 	}
 	var trouble []error
-	start := stream.Start{Positions: map[string]mapping.Position{}, Since: since.UnixMilli()}
+	start := stream.Start{Checkpoints: map[string]delivery.Checkpoint{}, Since: since.UnixMilli()}
 	tail, err := stream.Open(service.streams, arn, start, func(err error) { trouble = append(trouble, err) })
 	if err != nil {
 		return err
@@ -42,23 +42,23 @@ func readHistory(ctx context.Context, service connection, tableName string, grou
 		if merge.Current() || tail.Over() {
 			return errors.Join(trouble...)
 		}
-		if err := until(ctx, tail.Due(merge)); err != nil {
+		if err := until(ctx, tail.NextStep(merge)); err != nil {
 			return stopped(ctx, err)
 		}
 	}
 }
 
-// stopped says that patience ran out, where it is that.
+// stopped returns err, or that historyTimeout is over where that is the cause.
 func stopped(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("the stream was not read to its end within %v: the page shows what was read until then", historyPatience)
+		return fmt.Errorf("the stream was not read to its end within %v: the page shows what was read until then", historyTimeout)
 	}
 	return err
 }
 
-// until waits for an instant, epoch ms.
-func until(ctx context.Context, due int64) error {
-	timer := time.NewTimer(time.Until(time.UnixMilli(due)))
+// until waits until at, epoch ms.
+func until(ctx context.Context, at int64) error {
+	timer := time.NewTimer(time.Until(time.UnixMilli(at)))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -68,7 +68,7 @@ func until(ctx context.Context, due int64) error {
 	}
 }
 
-// observe takes in a record if it is of the group.
+// observe passes a record to into if it is of the group.
 func observe(into *history.Builder, group table.Group, record events.Record) {
 	if record.Err != nil {
 		return

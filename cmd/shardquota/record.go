@@ -78,7 +78,7 @@ func (f *recordFlags) check() error {
 	return checkFrom(f.from)
 }
 
-// recorder sets a recording up, without reading anything yet but the position.
+// recorder returns a recorder that has read nothing yet.
 func (f *recordFlags) recorder(service connection, c clock, out, stderr io.Writer) *recorder {
 	r := &recorder{out: out, buckets: f.buckets, current: f.current, end: never}
 	r.live = live{
@@ -91,7 +91,7 @@ func (f *recordFlags) recorder(service connection, c clock, out, stderr io.Write
 	return r
 }
 
-// run records, and says what was recorded.
+// run records, and writes a summary.
 func (f *recordFlags) run(ctx context.Context, r *recorder, stderr io.Writer) error {
 	goesOn, err := f.open(ctx, r)
 	if ctx.Err() != nil {
@@ -112,7 +112,7 @@ func (f *recordFlags) run(ctx context.Context, r *recorder, stderr io.Writer) er
 	return err
 }
 
-// open finds the stream and opens the file. It returns where reading begins, in
+// open finds the stream and opens the file. It returns where the reading begins, in
 // words.
 func (f *recordFlags) open(ctx context.Context, r *recorder) (string, error) {
 	at, goesOn := recorded{Buckets: f.buckets}, "from its beginning"
@@ -145,12 +145,12 @@ func (f *recordFlags) open(ctx context.Context, r *recorder) (string, error) {
 	if r.file, err = openRecordFile(f.output, at); err != nil || saved != nil {
 		return goesOn, err
 	}
-	// Whatever ends it from now on, it goes on where it begins.
+	// However this recording ends, the next one goes on from here.
 	return goesOn, r.file.commit(r.at(nil))
 }
 
-// saved is the position of a recording that goes on, nil for a new one. It goes
-// on as it was begun, so that all of it can be read as one.
+// saved returns the position file of a recording that goes on, nil for a new one.
+// The flags must be those it began with, so that the file can be read as one.
 func (f *recordFlags) saved() (*recorded, error) {
 	if f.output == "-" {
 		return nil, nil

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/shardquota/shardquota/events/delivery"
 	"github.com/shardquota/shardquota/internal/dynoxide"
-	"github.com/shardquota/shardquota/internal/mapping"
 )
 
 // sequencesOf are the sequence numbers of a recording, in its order.
@@ -200,7 +200,7 @@ func TestRecordLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at.Shards["shardId-gone"] = mapping.Position{After: "7"}
+	at.Shards["shardId-gone"] = delivery.Checkpoint{After: "7"}
 	if err := saveJSON(positionOf(file), at); err != nil {
 		t.Fatal(err)
 	}

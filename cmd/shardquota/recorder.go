@@ -12,8 +12,8 @@ import (
 	"github.com/shardquota/shardquota/events/stream"
 )
 
-// A part of a recording is written when it is so large, or so old. One that is
-// gzipped is worth less the shorter it is.
+// A part of a recording is written at this size or age. Short parts do not compress
+// well, so that those of a gzipped recording may be older.
 const (
 	partBytes   = 4 << 20
 	partAge     = time.Second
@@ -23,26 +23,26 @@ const (
 // never is later than any time, epoch ms.
 const never = int64(1) << 62
 
-// recorder writes a live stream down.
+// recorder writes a live stream to a file.
 type recorder struct {
 	live
 	merge *stream.Merge
-	file  *recordFile // nil where out is written to
+	file  *recordFile // nil to write to out
 	out   io.Writer
 	hide  *redactor // nil to show ids
 
-	buckets bool
+	buckets bool  // records of buckets alone
 	current bool  // stop at the present
-	end     int64 // stop then, epoch ms
+	end     int64 // when to stop, epoch ms
 
-	failed  bool  // something taken could not be written: no position may pass it
-	begun   int64 // of the part under way, epoch ms; 0 where there is none
+	failed  bool  // a record could not be written: the position file must not pass it
+	begun   int64 // when the present part began, epoch ms; 0 for none
 	written int64 // records
 	seen    map[string]bool
 }
 
-// run records until it is told to end or nothing is left, and brings what it
-// has to the disk.
+// run records until ctx ends or the table's streams are over. Then it writes the
+// last part.
 func (r *recorder) run(ctx context.Context) error {
 	r.seen = map[string]bool{}
 	for {
@@ -76,7 +76,7 @@ func (r *recorder) follow(ctx context.Context) error {
 			return err
 		}
 		finished := r.finished() || over != nil
-		if first || finished || r.partDue() <= r.clock.ms() {
+		if first || finished || r.partEnd() <= r.clock.ms() {
 			if err := r.commit(); err != nil {
 				return err
 			}
@@ -86,7 +86,7 @@ func (r *recorder) follow(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-r.clock.until(min(r.tail.Due(r.merge), r.partDue(), r.end)):
+		case <-r.clock.until(min(r.tail.NextStep(r.merge), r.partEnd(), r.end)):
 		}
 	}
 	return ctx.Err()
@@ -96,8 +96,8 @@ func (r *recorder) finished() bool {
 	return r.current && r.merge.Current() || r.clock.ms() >= r.end
 }
 
-// partDue is when the part under way is to be written, epoch ms.
-func (r *recorder) partDue() int64 {
+// partEnd returns when to write the present part, epoch ms.
+func (r *recorder) partEnd() int64 {
 	switch {
 	case r.begun == 0:
 		return never
@@ -109,7 +109,7 @@ func (r *recorder) partDue() int64 {
 	return r.begun + partAge.Milliseconds()
 }
 
-// write takes records, in order.
+// write adds records, in order.
 func (r *recorder) write(records []events.Record) error {
 	for _, record := range records {
 		if r.buckets && !events.OfBucket(record) {
@@ -145,16 +145,16 @@ func (r *recorder) line(record events.Record) ([]byte, error) {
 	return events.EncodeRecord(record)
 }
 
-// commit brings what was taken so far to the disk.
+// commit writes the records taken so far to the disk.
 func (r *recorder) commit() error {
-	positions := r.merge.Positions()
-	if len(positions) == 0 && len(r.Shards) > 0 {
-		return nil // the stream could not be looked at: what is known of it stays
+	checkpoints := r.merge.Checkpoints()
+	if len(checkpoints) == 0 && len(r.Shards) > 0 {
+		return nil // the stream could not be described: its last checkpoint stays
 	}
-	for id := range positions {
+	for id := range checkpoints {
 		r.seen[id] = true
 	}
-	at := r.at(positions)
+	at := r.at(checkpoints)
 	if r.file == nil || r.failed {
 		return nil
 	}
@@ -164,7 +164,7 @@ func (r *recorder) commit() error {
 	return err
 }
 
-// summary says what was done, without any id.
+// summary writes what was recorded, without any id.
 func (r *recorder) summary(w io.Writer) {
 	text := fmt.Sprintf("recorded %s of %s", count(r.written, "record"), count(int64(len(r.seen)), "shard"))
 	if r.file != nil {
@@ -180,5 +180,5 @@ func count(n int64, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// hashKey is the key of pseudonyms that the environment gives, empty for none.
+// hashKey returns the environment's key of pseudonyms, empty for none.
 func hashKey() string { return os.Getenv("SHARDQUOTA_HASH_KEY") }

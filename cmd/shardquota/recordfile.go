@@ -15,12 +15,12 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// positionOf is the file beside a recording that says how far it goes.
+// positionOf returns the name of the position file beside a recording.
 func positionOf(file string) string { return file + ".position" }
 
-// recorded is what a position file says: how much of the recording counts, and
-// where the stream goes on behind that. What the recording has beyond Bytes was
-// cut off by a crash, and is cut off and read again.
+// recorded is a position file. It says how much of the recording counts, and where
+// the stream goes on. The text beyond Bytes was not committed before a crash: it is
+// cut off, and its records are read again.
 type recorded struct {
 	place
 	Bytes   int64     `json:"bytes"`
@@ -29,13 +29,13 @@ type recorded struct {
 	Redact  *redacted `json:"redact,omitempty"`
 }
 
-// redacted is how a recording's ids were replaced, so that it goes on alike.
+// redacted says under which key a recording's ids were replaced.
 type redacted struct {
-	Key   string `json:"key,omitempty"` // a random one; empty where it was the environment's
-	Check string `json:"check"`         // what tells another key
+	Key   string `json:"key,omitempty"` // a random one; empty for the environment's
+	Check string `json:"check"`         // differs under another key
 }
 
-// newRedacted begins to redact, under the environment's key or a random one.
+// newRedacted uses the environment's key, or a random one if that is empty.
 func newRedacted(key string) *redacted {
 	r := &redacted{}
 	if key == "" {
@@ -48,7 +48,7 @@ func newRedacted(key string) *redacted {
 
 func checkOf(key string) string { return aggregator.NewPseudonyms(key).Of(table.Group{}) }
 
-// names are the pseudonyms of a recording.
+// names returns the pseudonyms of a recording.
 func (r *redacted) names(key string) (aggregator.Pseudonyms, error) {
 	if r.Key != "" {
 		key = r.Key
@@ -59,18 +59,17 @@ func (r *redacted) names(key string) (aggregator.Pseudonyms, error) {
 	return aggregator.NewPseudonyms(key), nil
 }
 
-// recordFile is a recording that is written to, in parts: a part is on the disk
-// before the position behind it is.
+// recordFile writes a recording in parts. A part is on the disk before the position
+// file includes it.
 type recordFile struct {
 	name string
 	file *os.File
 	at   recorded
 	part bytes.Buffer // lines that are not in the file yet
-	n    int64        // their number
+	n    int64        // lines in part
 }
 
-// loadRecorded reads the position beside a recording, nil for one that is yet
-// to be begun.
+// loadRecorded reads the position file of a recording. It returns nil for a new one.
 func loadRecorded(name string) (*recorded, error) {
 	saved, err := loadJSON[recorded](positionOf(name))
 	if saved != nil || err != nil {
@@ -85,8 +84,7 @@ func loadRecorded(name string) (*recorded, error) {
 	return nil, nil
 }
 
-// openRecordFile opens a recording and cuts off what its position does not
-// know.
+// openRecordFile opens a recording and cuts off the text that at does not include.
 func openRecordFile(name string, at recorded) (*recordFile, error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -107,14 +105,14 @@ func openRecordFile(name string, at recorded) (*recordFile, error) {
 	return &recordFile{name: name, file: file, at: at}, nil
 }
 
-// add takes a line without its end.
+// add adds a line, given without its end.
 func (f *recordFile) add(line []byte) {
 	f.part.Write(line)
 	f.part.WriteByte('\n')
 	f.n++
 }
 
-// commit brings what was added to the disk, and then the position behind it.
+// commit writes the part to the disk, and then the position file.
 func (f *recordFile) commit(at place) error {
 	if err := f.write(); err != nil {
 		return fmt.Errorf("write %s: %w", f.name, err)
@@ -157,7 +155,7 @@ func (f *recordFile) write() error {
 	return nil
 }
 
-// packed is the part as it is written: as text, or as a member of a gzip file.
+// packed returns the part as text, or as a member of a gzip file.
 func (f *recordFile) packed() ([]byte, error) {
 	if !isGzip(f.name) {
 		return f.part.Bytes(), nil
@@ -173,5 +171,5 @@ func (f *recordFile) packed() ([]byte, error) {
 
 func isGzip(name string) bool { return strings.HasSuffix(name, ".gz") }
 
-// Close closes the file. What was not committed is given up.
+// Close closes the file. It drops lines that were not committed.
 func (f *recordFile) Close() error { return f.file.Close() }

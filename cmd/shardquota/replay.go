@@ -84,7 +84,7 @@ bad usage or on input or a table that cannot be read or written.`,
 	return cmd
 }
 
-// check finds what is wrong with the flags before anything is read.
+// check returns what is wrong with the flags, before anything is read.
 func (f *replayFlags) check() error {
 	inMemory := f.table == ""
 	switch {
@@ -108,7 +108,7 @@ func (f *replayFlags) check() error {
 	return nil
 }
 
-// writable reports whether a file of that name can be made or replaced.
+// writable reports whether a file of that name can be created or replaced.
 func writable(name string) bool {
 	info, err := os.Stat(name)
 	if err == nil {
@@ -157,7 +157,7 @@ func (f *replayFlags) run(ctx context.Context, files []string, stdin io.Reader, 
 	return unsound(report)
 }
 
-// unsound says what a report has to be looked at for, nil for nothing.
+// unsound returns an error that says what a report found wrong, or nil.
 func unsound(report *replay.Report) error {
 	broken := report.NotConserved()
 	switch rejected := len(report.Rejected); {
@@ -170,7 +170,7 @@ func unsound(report *replay.Report) error {
 	}
 }
 
-// replayRun is a replay and the table that it is over.
+// replayRun is a replay and its table.
 type replayRun struct {
 	*replay.Replay
 	store  *memory.Store // nil where the table is not in memory
@@ -178,7 +178,7 @@ type replayRun struct {
 	past   history.Builder
 }
 
-// replay sets a run up.
+// replay returns a run that has read nothing yet.
 func (f *replayFlags) replay(ctx context.Context) (*replayRun, error) {
 	windows, err := events.ParseWindows(f.windows)
 	if err != nil {
@@ -216,8 +216,8 @@ func (f *replayFlags) open(ctx context.Context) (*replayRun, error) {
 	return &replayRun{Replay: replay.Again(store, store.Get), shards: shardsOnTable(store)}, nil
 }
 
-// clock is the time of batches: as asked for, the wall clock's against a real
-// table, otherwise nil, which means the recording's own.
+// clock returns the time of batches: that of --now, or the wall clock's with
+// --table, or nil for the recording's own.
 func (f *replayFlags) clock() (aggregator.Clock, error) {
 	switch {
 	case f.now != "":
@@ -232,7 +232,7 @@ func (f *replayFlags) clock() (aggregator.Clock, error) {
 	return nil, nil
 }
 
-// explain says what an error leaves behind.
+// explain adds to an error what the run has already written.
 func (f *replayFlags) explain(err error, report *replay.Report) error {
 	if f.table != "" && !f.dryRun {
 		return fmt.Errorf("%w (the %d records of earlier batches are applied, this batch perhaps in part; it is safe to run this again)",

@@ -10,18 +10,17 @@ import (
 	"time"
 
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/smithy-go/logging"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/events"
-	"github.com/shardquota/shardquota/internal/mapping"
+	"github.com/shardquota/shardquota/events/delivery"
 	"github.com/shardquota/shardquota/table/dynamo"
 )
 
-// runFlags are the flags of the run command. Their defaults are those of the
-// deployed function and its mapping.
+// runFlags are the flags of the run command. The defaults are those of the deployed
+// function and its mapping.
 type runFlags struct {
 	table       string
 	endpoint    string
@@ -65,7 +64,7 @@ a table, a stream or a file that cannot be read or written.`,
 				return err
 			}
 			log := slog.New(logHandler(cmd.ErrOrStderr()))
-			service, err := connect(cmd.Context(), f.endpoint, awsconfig.WithLogger(sdkLog(log)))
+			service, err := connect(cmd.Context(), f.endpoint, awsconfig.WithLogger(dynamo.SDKLog(log)))
 			if err != nil {
 				return err
 			}
@@ -94,7 +93,7 @@ a table, a stream or a file that cannot be read or written.`,
 	return cmd
 }
 
-// check finds what is wrong with the flags before anything is read.
+// check returns what is wrong with the flags, before anything is read.
 func (f *runFlags) check(given func(flag string) bool) error {
 	if f.table == "" {
 		return errors.New("run: name a --table")
@@ -130,13 +129,13 @@ func within(flag string, value, low, high int) error {
 	return nil
 }
 
-// runner sets a run up, without reading anything yet.
+// runner returns a run that has read nothing yet.
 func (f *runFlags) runner(service connection, c clock, log *slog.Logger) (*runner, error) {
 	windows, err := events.ParseWindows(f.windows)
 	if err != nil {
 		return nil, fmt.Errorf("--windows: %w", err)
 	}
-	r := &runner{checkpoint: f.checkpoint, aside: f.onFailure}
+	r := &runner{checkpoint: f.checkpoint, onFailure: f.onFailure}
 	r.live = live{
 		place: place{Table: f.table}, tables: service.table, streams: service.streams, clock: c,
 		notice: func(err error) { log.Warn("reading the stream", "reason", err.Error()) },
@@ -148,20 +147,20 @@ func (f *runFlags) runner(service connection, c clock, log *slog.Logger) (*runne
 		},
 		Table: f.table, Names: aggregator.NewPseudonyms(hashKey()), Log: log, Now: c.now,
 	}
-	r.config = mapping.Config{
+	r.config = delivery.Config{
 		BatchSize: f.batchSize, Window: f.window, Parallel: f.parallel, Bisect: f.bisect, Attempts: f.attempts, MaxAge: f.maxAge,
 		Backoff: time.Second, Filter: isBucketWrite,
 	}
 	return r, nil
 }
 
-// isBucketWrite is the filter of the deployed mapping: nothing else concerns the
-// aggregator. What cannot be read is let through, to be rejected by name.
+// isBucketWrite is the filter of the deployed mapping: the aggregator reads nothing
+// else. It also passes a malformed record, which the aggregator rejects by name.
 func isBucketWrite(record events.Record) bool {
 	return record.Err != nil || record.EventName != events.Remove && events.OfBucket(record)
 }
 
-// logHandler logs as the function does or, on a terminal, as text to be read.
+// logHandler logs JSON as the function does, or text on a terminal.
 func logHandler(w io.Writer) slog.Handler {
 	if file, ok := w.(*os.File); !ok || !term.IsTerminal(int(file.Fd())) {
 		return slog.NewJSONHandler(w, nil)
@@ -174,14 +173,7 @@ func logHandler(w io.Writer) slog.Handler {
 	}})
 }
 
-// sdkLog has what the client library says of a connection among the rest.
-func sdkLog(log *slog.Logger) logging.Logger {
-	return logging.LoggerFunc(func(_ logging.Classification, format string, values ...any) {
-		log.Debug(fmt.Sprintf(format, values...))
-	})
-}
-
-// run delivers, and says what was delivered.
+// run delivers the stream until it ends, and logs a summary.
 func (f *runFlags) run(ctx context.Context, r *runner) error {
 	err := f.open(ctx, r)
 	if ctx.Err() != nil {
@@ -192,7 +184,7 @@ func (f *runFlags) run(ctx context.Context, r *runner) error {
 	}
 	r.function.Log.Info("running", "table", f.table, "stream", r.Stream)
 	err = r.run(ctx)
-	r.function.Log.Info("ended", "records", r.records, "keptAside", r.kept, "checkpoint", f.checkpoint)
+	r.function.Log.Info("ended", "records", r.records, "keptAside", r.setAside, "checkpoint", f.checkpoint)
 	if err == nil && r.lost > 0 {
 		return errLost
 	}

@@ -11,49 +11,49 @@ import (
 
 	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/events"
-	"github.com/shardquota/shardquota/internal/mapping"
+	"github.com/shardquota/shardquota/events/delivery"
 	"github.com/shardquota/shardquota/table"
 )
 
 const (
-	// batchTime is how long a batch may take before what is left of it comes
-	// again: what the deployed function has, less its reserve.
+	// batchTime is how long a batch may take before the rest of it is delivered
+	// again: the deployed function's time, less its reserve.
 	batchTime = 58 * time.Second
-	// batchesAtOnce bounds batches of all lanes under way at one time.
-	batchesAtOnce = 8
-	// saveEvery is between two writes of the checkpoint.
+	// maxBatches bounds the batches under way, over all lanes.
+	maxBatches = 8
+	// saveEvery is the time between two writes of the checkpoint.
 	saveEvery = time.Second
 )
 
-// runner calls the aggregator with the batches of a live stream, by the rules of
-// an event source mapping.
+// runner calls the aggregator with batches of a live stream, as an event source
+// mapping would.
 type runner struct {
 	live
 	function   aggregator.Function
-	config     mapping.Config
-	aside      string // directory of batches that are given up; "" where none is
-	checkpoint string // "" for none
+	config     delivery.Config
+	onFailure  string // directory for batches that are given up; "" where none is given up
+	checkpoint string // file; "" for none
 
-	mapping *mapping.Mapping
-	done    chan outcome // of batches under way
-	busy    int          // their number
-	saveAt  int64        // not to be saved before, epoch ms
-	records int64        // delivered with success
-	kept    int64        // kept aside
+	mapping  *delivery.Mapping
+	done     chan outcome // of batches under way
+	busy     int          // batches under way
+	saveAt   int64        // when to write the checkpoint next, epoch ms
+	records  int64        // delivered with success
+	setAside int64        // records of batches that were given up
 }
 
-// outcome is a batch that was delivered, and what became of it.
+// outcome is the outcome of a batch.
 type outcome struct {
-	batch  *mapping.Batch
-	answer mapping.Answer
-	done   int64 // records that need not come again
+	batch  *delivery.Batch
+	answer delivery.Answer
+	done   int64 // records that are not delivered again
 }
 
-// run delivers until it is told to end, or until there is nothing left for ever.
+// run delivers until ctx ends, or until the table's streams are over.
 func (r *runner) run(ctx context.Context) error {
 	r.done = make(chan outcome)
 	for {
-		r.mapping, r.saveAt = mapping.New(r.config), 0
+		r.mapping, r.saveAt = delivery.New(r.config), 0
 		err := r.follow(ctx)
 		if !errors.Is(err, errOver) {
 			return err
@@ -64,13 +64,13 @@ func (r *runner) run(ctx context.Context) error {
 	}
 }
 
-// follow delivers one stream. It returns errOver when all of that is done with,
-// and at any end with no batch under way and the checkpoint written.
+// follow delivers one stream. It returns errOver when all of the stream is done.
+// When it returns, no batch is under way and the checkpoint is written.
 func (r *runner) follow(ctx context.Context) error {
 	var err error
 	for err == nil && ctx.Err() == nil {
 		if err = r.step(ctx, r.mapping); errors.Is(err, errOver) && !r.finished() {
-			err = nil // what was read is still to be delivered
+			err = nil // records that were read are not delivered yet
 		}
 		if err == nil {
 			r.deliver(ctx)
@@ -89,10 +89,10 @@ func (r *runner) follow(ctx context.Context) error {
 	return cmp.Or(r.save(true), err)
 }
 
-// finished reports whether everything that was read is done with.
+// finished reports whether every record that was read is done.
 func (r *runner) finished() bool {
-	for _, position := range r.mapping.Positions() {
-		if !position.Ended {
+	for _, checkpoint := range r.mapping.Checkpoints() {
+		if !checkpoint.Ended {
 			return false
 		}
 	}
@@ -101,8 +101,8 @@ func (r *runner) finished() bool {
 
 // await waits until there is something to do.
 func (r *runner) await(ctx context.Context) {
-	at := r.tail.Due(r.mapping)
-	if wake, ok := r.mapping.Wake(r.clock.ms()); ok && r.busy < batchesAtOnce {
+	at := r.tail.NextStep(r.mapping)
+	if wake, ok := r.mapping.Wake(r.clock.ms()); ok && r.busy < maxBatches {
 		at = min(at, wake)
 	}
 	select {
@@ -113,10 +113,10 @@ func (r *runner) await(ctx context.Context) {
 	}
 }
 
-// deliver starts the batches that are due. Once started a batch is finished,
-// even if the command is told to end.
+// deliver starts the batches that the mapping has. A batch that has started is
+// finished even if ctx ends.
 func (r *runner) deliver(ctx context.Context) {
-	for r.busy < batchesAtOnce {
+	for r.busy < maxBatches {
 		batch := r.mapping.Next(r.clock.ms())
 		if batch == nil {
 			return
@@ -141,22 +141,21 @@ func (r *runner) settle(o outcome) {
 	if o.batch.GivenUp == "" {
 		r.records += o.done
 	} else {
-		r.kept += o.done
+		r.setAside += o.done
 	}
 }
 
-// save writes the checkpoint where there is something new, now and then and at
-// the end.
+// save writes the checkpoint if it has changed: every saveEvery, and at the end.
 func (r *runner) save(last bool) error {
-	positions, now := r.mapping.Positions(), r.clock.ms()
-	if r.checkpoint == "" || now < r.saveAt && !last || maps.Equal(positions, r.Shards) {
+	checkpoints, now := r.mapping.Checkpoints(), r.clock.ms()
+	if r.checkpoint == "" || now < r.saveAt && !last || maps.Equal(checkpoints, r.Shards) {
 		return nil
 	}
-	if len(positions) == 0 && len(r.Shards) > 0 {
-		return nil // the stream could not be looked at: what is known of it stays
+	if len(checkpoints) == 0 && len(r.Shards) > 0 {
+		return nil // the stream could not be described: its last checkpoint stays
 	}
 	r.saveAt = now + saveEvery.Milliseconds()
-	at := r.at(positions)
+	at := r.at(checkpoints)
 	if err := saveJSON(r.checkpoint, at); err != nil {
 		return fmt.Errorf("write the checkpoint: %w", err)
 	}
@@ -164,7 +163,7 @@ func (r *runner) save(last bool) error {
 }
 
 // invoke delivers a batch to the aggregator.
-func (r *runner) invoke(ctx context.Context, batch *mapping.Batch) outcome {
+func (r *runner) invoke(ctx context.Context, batch *delivery.Batch) outcome {
 	report, timing := r.function.Process(ctx, batch.Records, r.clock.now())
 	o := outcome{batch: batch, answer: answerTo(report, batch.Records, r.config.Bisect), done: int64(len(batch.Records))}
 	if len(report.Failures) > 0 {
@@ -177,22 +176,22 @@ func (r *runner) invoke(ctx context.Context, batch *mapping.Batch) outcome {
 	return o
 }
 
-// answerTo is what a mapping is told of a batch: the lowest record that failed.
-// Where that is the first one and trying again does not help, halving finds
-// what fails and lets the rest pass it; the batch then counts as failed whole.
-func answerTo(report *aggregator.Report, records []events.Record, bisect bool) mapping.Answer {
+// answerTo returns the answer to a batch, which names the lowest record that failed.
+// If that is the first record and a retry does not help, the batch counts as failed
+// as a whole: halving then isolates the record, and the rest gets past it.
+func answerTo(report *aggregator.Report, records []events.Record, bisect bool) delivery.Answer {
 	if len(report.Failures) == 0 {
-		return mapping.Answer{}
+		return delivery.Answer{}
 	}
 	lowest := report.Failures[0].Index
-	if lowest > 0 || !bisect || passing(report) {
-		return mapping.Answer{Failures: []string{records[lowest].Sequence}}
+	if lowest > 0 || !bisect || mayPass(report) {
+		return delivery.Answer{Failures: []string{records[lowest].Sequence}}
 	}
-	return mapping.Answer{Failed: true}
+	return delivery.Answer{Failed: true}
 }
 
-// passing reports whether all that failed may pass.
-func passing(report *aggregator.Report) bool {
+// mayPass reports whether a retry may help with every failure.
+func mayPass(report *aggregator.Report) bool {
 	for _, failure := range report.Failures {
 		if !errors.Is(failure.Err, table.ErrRetry) && !errors.Is(failure.Err, context.DeadlineExceeded) {
 			return false
@@ -201,13 +200,13 @@ func passing(report *aggregator.Report) bool {
 	return true
 }
 
-// giveUp keeps a batch aside. Where that fails it is to be kept again.
-func (r *runner) giveUp(ctx context.Context, batch *mapping.Batch, arn string) outcome {
-	name, err := keepAside(r.aside, arn, batch, r.clock.now())
+// giveUp sets a batch aside. If that fails, the mapping tries again.
+func (r *runner) giveUp(ctx context.Context, batch *delivery.Batch, arn string) outcome {
+	name, err := setAside(r.onFailure, arn, batch, r.clock.now())
 	attributes := []any{"shard", batch.Shard, "records", len(batch.Records), "condition", batch.GivenUp}
 	if err != nil {
 		r.function.Log.ErrorContext(ctx, "batch not kept aside", append(attributes, "reason", err.Error())...)
-		return outcome{batch: batch, answer: mapping.Answer{Failed: true}}
+		return outcome{batch: batch, answer: delivery.Answer{Failed: true}}
 	}
 	r.function.Log.ErrorContext(ctx, "batch kept aside", append(attributes, slog.String("file", name))...)
 	return outcome{batch: batch, done: int64(len(batch.Records))}

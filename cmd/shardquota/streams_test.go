@@ -24,10 +24,10 @@ import (
 
 	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/events"
+	"github.com/shardquota/shardquota/events/delivery"
 	"github.com/shardquota/shardquota/events/stream"
 	"github.com/shardquota/shardquota/internal/dynoxide"
 	"github.com/shardquota/shardquota/internal/faultproxy"
-	"github.com/shardquota/shardquota/internal/mapping"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/memory"
 )
@@ -143,7 +143,7 @@ func TestRecordNextStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at.Stream, at.Shards = s.arn(0), map[string]mapping.Position{"shard-0": {After: "4"}}
+	at.Stream, at.Shards = s.arn(0), map[string]delivery.Checkpoint{"shard-0": {After: "4"}}
 	if err := saveJSON(positionOf(file), at); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestRunNextStream(t *testing.T) {
 		t.Errorf("%v: %s", err, stderr.String())
 	}
 	at, err := loadJSON[place](f.checkpoint)
-	if err != nil || at.Stream != s.arn(1) || at.Shards["shard-1"] != (mapping.Position{After: "4", Ended: true}) {
+	if err != nil || at.Stream != s.arn(1) || at.Shards["shard-1"] != (delivery.Checkpoint{After: "4", Ended: true}) {
 		t.Errorf("checkpoint %+v, %v", at, err)
 	}
 	key := table.UsageKey{Group: groupOf(1), Window: "monthly", Start: "2026-11-01T00:00:00Z"}

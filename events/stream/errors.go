@@ -17,13 +17,13 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// errHollow is of an answer that came without its contents: taken at its word, it
-// would end a shard that goes on.
-var errHollow = errors.New("an answer without contents")
+// errEmptyAnswer: an answer came without its contents. Believing it would end a
+// shard that goes on.
+var errEmptyAnswer = errors.New("an answer without contents")
 
-// failure says what failed and why. It wraps table.ErrRetry where the same
-// request may succeed later. No request here holds anything of the data, so
-// that the service can quote nothing of it.
+// failure returns an error that says which operation failed and why. It wraps
+// table.ErrRetry where the same request may succeed later. The service's words
+// are safe to show: no request here holds anything of the data.
 func failure(operation string, err error) error {
 	cause := err.Error()
 	var api smithy.APIError
@@ -32,22 +32,22 @@ func failure(operation string, err error) error {
 	}
 	failed := fmt.Errorf("%s: %s", operation, cause)
 	if mayPass(err) {
-		return passes{failed}
+		return transient{failed}
 	}
 	return failed
 }
 
-// passes is a failure that may pass: errors.Is finds table.ErrRetry in it.
-type passes struct{ error }
+// transient is a failure that may pass: errors.Is finds table.ErrRetry in it.
+type transient struct{ error }
 
-// Is implements what errors.Is asks for.
-func (passes) Is(target error) bool { return target == table.ErrRetry }
+// Is reports whether target is table.ErrRetry.
+func (transient) Is(target error) bool { return target == table.ErrRetry }
 
-// retryable is what the service's own client tries again.
+// retryable knows the failures that the service's own client retries.
 var retryable = retry.IsErrorRetryables(retry.DefaultRetryables)
 
-// passing are further names of failures that may pass.
-var passing = []string{
+// transientCodes are further codes of failures that may pass.
+var transientCodes = []string{
 	"InternalFailure",
 	"InternalServerError",
 	"LimitExceededException",
@@ -63,18 +63,19 @@ func mayPass(err error) bool {
 		network  net.Error
 	)
 	switch {
-	case errors.As(err, &api) && slices.Contains(passing, api.ErrorCode()):
+	case errors.As(err, &api) && slices.Contains(transientCodes, api.ErrorCode()):
 		return true
-	case errors.As(err, &response) && passingStatus(response.HTTPStatusCode()):
+	case errors.As(err, &response) && transientStatus(response.HTTPStatusCode()):
 		return true
-	case errors.As(err, &network), errors.Is(err, context.DeadlineExceeded), errors.Is(err, errHollow):
+	case errors.As(err, &network), errors.Is(err, context.DeadlineExceeded), errors.Is(err, errEmptyAnswer):
 		return true
 	}
 	return retryable.IsErrorRetryable(err) == aws.TrueTernary
 }
 
-// passingStatus is also that of a success: then its answer could not be read.
-func passingStatus(status int) bool {
+// transientStatus reports whether a failure with this HTTP status may pass. One
+// with the status of a success does: its answer could not be read.
+func transientStatus(status int) bool {
 	return status < http.StatusMultipleChoices || status >= http.StatusInternalServerError || status == http.StatusTooManyRequests
 }
 

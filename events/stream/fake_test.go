@@ -195,7 +195,7 @@ func (r *reading) step() {
 	for _, record := range r.merge.Take() {
 		r.got = append(r.got, record.Sequence)
 	}
-	r.now = max(r.now, r.tail.Due(r.merge))
+	r.now = max(r.now, r.tail.NextStep(r.merge))
 }
 
 // settle reads until there was nothing new for 40 steps.

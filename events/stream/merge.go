@@ -5,36 +5,36 @@ import (
 	"slices"
 
 	"github.com/shardquota/shardquota/events"
-	"github.com/shardquota/shardquota/internal/mapping"
+	"github.com/shardquota/shardquota/events/delivery"
 )
 
-// readAhead is how many records of a shard a Merge holds before it wants no
-// more of it.
+// readAhead is how many records of a shard a Merge holds before it stops reading it.
 const readAhead = pageSize
 
-// Merge puts the records of a stream's shards into one order: that of each
-// shard, a shard after its parent, and else by the time of the write, so far as
-// shards are read to the present. It is not safe for concurrent use.
+// Merge puts the records of a stream's shards into one order. The order of each
+// shard stays, and a shard follows its parent. Records of other shards are sorted
+// by the time of the write, as far as all shards are read. A Merge is not safe
+// for concurrent use.
 type Merge struct {
 	began  int64 // epoch ms
 	shards []*source
 }
 
-// source is a shard that is merged.
+// source is a shard that is being merged.
 type source struct {
-	mapping.Shard
-	queue   []events.Record // read, not taken
-	taken   string          // sequence number of the last one taken, "" for none
-	ended   bool            // no more than queue comes
+	delivery.Shard
+	queue   []events.Record // read and not taken
+	taken   string          // sequence number of the last record taken; "" for none
+	ended   bool            // nothing follows queue
 	empty   int             // answers without records, in a row
-	current bool            // it was read to when the merge began
+	current bool            // it was read up to the time at which the merge began
 }
 
-// NewMerge returns a Merge for what a Tail begins to read at now, epoch ms.
+// NewMerge returns a Merge for a Tail that begins to read at now, epoch ms.
 func NewMerge(now int64) *Merge { return &Merge{began: now} }
 
 // Open implements Consumer.
-func (m *Merge) Open(shard mapping.Shard, from mapping.Position) {
+func (m *Merge) Open(shard delivery.Shard, from delivery.Checkpoint) {
 	m.shards = append(m.shards, &source{Shard: shard, taken: from.After, ended: from.Ended})
 }
 
@@ -48,7 +48,7 @@ func (m *Merge) find(id string) *source {
 
 func (s *source) done() bool { return s.ended && len(s.queue) == 0 }
 
-// readable reports whether the shard's parent is done with.
+// readable reports whether the shard's parent is done.
 func (m *Merge) readable(s *source) bool {
 	parent := m.find(s.Parent)
 	return parent == nil || parent.done()
@@ -82,9 +82,8 @@ func (m *Merge) Forget(keep func(id string) bool) {
 	m.shards = slices.DeleteFunc(m.shards, func(s *source) bool { return s.done() && !keep(s.ID) })
 }
 
-// Take returns the next records in order, as many as can be told by now: a
-// shard that may hold earlier ones is waited for until it is read to the
-// present.
+// Take returns the next records in order. It returns no record while a shard that
+// was not read to the present may hold an earlier one.
 func (m *Merge) Take() []events.Record {
 	var records []events.Record
 	for {
@@ -100,8 +99,8 @@ func (m *Merge) Take() []events.Record {
 	}
 }
 
-// earliest is the shard whose next record was written first, nil where there is
-// none; waiting says that a shard which has none at hand may have an earlier one.
+// earliest returns the shard whose next record was written first, or nil; waiting
+// says that a shard with an empty queue may hold an earlier record.
 func (m *Merge) earliest() (first *source, waiting bool) {
 	for _, s := range m.shards {
 		switch {
@@ -116,15 +115,15 @@ func (m *Merge) earliest() (first *source, waiting bool) {
 	return first, waiting
 }
 
-// before orders records of two shards. Times are whole seconds on the service;
-// what order sequence numbers have between shards is not promised, but they
-// keep the result the same.
+// before orders records of two shards by time. DynamoDB gives times in whole
+// seconds, and promises no order of sequence numbers between shards. They break
+// ties so that the result is always the same.
 func before(a, b events.Record) bool {
 	return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(len(a.Sequence), len(b.Sequence)), cmp.Compare(a.Sequence, b.Sequence)) < 0
 }
 
-// Current reports whether all shards were read to when the merge began, and all
-// that was read is taken. It is false while no shard is known.
+// Current reports whether all shards were read up to the time at which the merge
+// began, and every record was taken. It is false while no shard is known.
 func (m *Merge) Current() bool {
 	if len(m.shards) == 0 {
 		return false
@@ -137,11 +136,11 @@ func (m *Merge) Current() bool {
 	return true
 }
 
-// Positions are how far each shard is taken, by its id.
-func (m *Merge) Positions() map[string]mapping.Position {
-	positions := map[string]mapping.Position{}
+// Checkpoints returns how far each shard was taken, by its id.
+func (m *Merge) Checkpoints() map[string]delivery.Checkpoint {
+	checkpoints := map[string]delivery.Checkpoint{}
 	for _, s := range m.shards {
-		positions[s.ID] = mapping.Position{After: s.taken, Ended: s.done()}
+		checkpoints[s.ID] = delivery.Checkpoint{After: s.taken, Ended: s.done()}
 	}
-	return positions
+	return checkpoints
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/shardquota/shardquota/table"
 )
 
-// convert makes a record of what the streams API returned. One that is none has
-// its Err set, as a Reader would do.
+// convert makes a record of one that the streams API returned. It sets Err where
+// a Reader would.
 func (t *Tail) convert(from types.Record) events.Record {
 	r := events.Record{Table: t.table, Stream: t.label, EventName: string(from.EventName), EventID: deref(from.EventID)}
 	if who := from.UserIdentity; who != nil {
@@ -36,7 +36,7 @@ func (t *Tail) convert(from types.Record) events.Record {
 	return r
 }
 
-// imageText is an image in DynamoDB JSON, nil where there is none.
+// imageText returns an image as DynamoDB JSON, nil for none.
 func imageText(image map[string]types.AttributeValue) (json.RawMessage, error) {
 	if len(image) == 0 {
 		return nil, nil

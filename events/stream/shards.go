@@ -9,20 +9,20 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 
 	"github.com/shardquota/shardquota/events"
-	"github.com/shardquota/shardquota/internal/mapping"
+	"github.com/shardquota/shardquota/events/delivery"
 )
 
-// cursor is how far a shard is read.
+// cursor is how far a shard was read.
 type cursor struct {
-	mapping.Shard
-	after    string  // the last record read; "" for none
-	latest   bool    // it began at the present
-	old      bool    // it began at the present and is read from its beginning: see Start.Since
-	iterator *string // nil where one is to be asked for
+	delivery.Shard
+	after    string  // sequence number of the last record read; "" for none
+	latest   bool    // reading began at the present
+	old      bool    // reading began at the present, but from the shard's beginning: see Start.Since
+	iterator *string // nil where the next request must ask for one
 	ended    bool
 	empty    int   // answers without records, in a row
 	failures int   // in a row
-	due      int64 // not to be read before, epoch ms
+	readAt   int64 // when to read next, epoch ms
 }
 
 // page is the answer to one request.
@@ -31,7 +31,7 @@ type page struct {
 	next    *string // nil at the shard's end
 }
 
-// discover describes the stream and opens the shards that are new.
+// discover describes the stream and opens its new shards.
 func (t *Tail) discover(ctx context.Context, into Consumer, now int64) error {
 	shards, err := t.describe(ctx)
 	switch {
@@ -60,9 +60,9 @@ func (t *Tail) discover(ctx context.Context, into Consumer, now int64) error {
 	return nil
 }
 
-// gone ends all shards of a stream that is no longer there.
+// gone ends all shards of a stream that no longer exists.
 func (t *Tail) gone(into Consumer, now int64) error {
-	if t.start.Positions == nil && !t.described {
+	if t.start.Checkpoints == nil && !t.described {
 		return ErrGone
 	}
 	t.forget(into, nil)
@@ -75,11 +75,11 @@ func (t *Tail) gone(into Consumer, now int64) error {
 	return nil
 }
 
-// describe lists the stream's shards, and sees whether further ones may come.
-func (t *Tail) describe(ctx context.Context) ([]mapping.Shard, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// describe lists the stream's shards, and notes whether the stream is disabled.
+func (t *Tail) describe(ctx context.Context) ([]delivery.Shard, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	var shards []mapping.Shard
+	var shards []delivery.Shard
 	input := &dynamodbstreams.DescribeStreamInput{StreamArn: &t.arn}
 	for {
 		output, err := t.client.DescribeStream(ctx, input)
@@ -88,13 +88,13 @@ func (t *Tail) describe(ctx context.Context) ([]mapping.Shard, error) {
 		}
 		found := output.StreamDescription
 		if found == nil {
-			return nil, errHollow
+			return nil, errEmptyAnswer
 		}
 		if found.StreamViewType != types.StreamViewTypeNewAndOldImages {
 			return nil, ErrImages
 		}
 		for _, shard := range found.Shards {
-			shards = append(shards, mapping.Shard{ID: deref(shard.ShardId), Parent: deref(shard.ParentShardId)})
+			shards = append(shards, delivery.Shard{ID: deref(shard.ShardId), Parent: deref(shard.ParentShardId)})
 		}
 		t.disabled = found.StreamStatus == types.StreamStatusDisabled
 		if input.ExclusiveStartShardId = found.LastEvaluatedShardId; input.ExclusiveStartShardId == nil {
@@ -103,24 +103,25 @@ func (t *Tail) describe(ctx context.Context) ([]mapping.Shard, error) {
 	}
 }
 
-// open begins a shard where it was left, or where the reading is to begin.
-func (t *Tail) open(into Consumer, shard mapping.Shard, hasChild bool) {
-	position, known := t.start.Positions[shard.ID]
+// open begins to read a shard at its checkpoint, or where Start says.
+func (t *Tail) open(into Consumer, shard delivery.Shard, hasChild bool) {
+	checkpoint, known := t.start.Checkpoints[shard.ID]
 	c := &cursor{Shard: shard}
-	if first := t.start.Positions == nil && !t.described; first && t.start.Since > 0 {
-		position.Ended, c.latest = hasChild, !hasChild
+	if first := t.start.Checkpoints == nil && !t.described; first && t.start.Since > 0 {
+		checkpoint.Ended, c.latest = hasChild, !hasChild
 	}
-	c.after, c.ended = position.After, position.Ended
+	c.after, c.ended = checkpoint.After, checkpoint.Ended
 	c.old = known && t.start.Since > 0 && c.after == ""
 	t.cursors[shard.ID] = c
-	into.Open(shard, position)
+	into.Open(shard, checkpoint)
 }
 
-// forget drops what the stream has no more, and says what of that was not read.
+// forget drops the shards that the stream no longer has. It reports each one that
+// was not read to its end.
 func (t *Tail) forget(into Consumer, present map[string]bool) {
 	if !t.described {
-		for id, position := range t.start.Positions {
-			if !present[id] && !position.Ended {
+		for id, checkpoint := range t.start.Checkpoints {
+			if !present[id] && !checkpoint.Ended {
 				t.notice(lostShard(id))
 			}
 		}
@@ -134,8 +135,8 @@ func (t *Tail) forget(into Consumer, present map[string]bool) {
 	into.Forget(func(id string) bool { return present[id] })
 }
 
-// lookAgain is when to describe the stream again. A shard may get its successor
-// long after its end: with the next write.
+// lookAgain returns how long to wait before describing the stream again. A shard
+// may get its child long after its own end: with the next write.
 func (t *Tail) lookAgain(parents map[string]bool) time.Duration {
 	for id, c := range t.cursors {
 		if c.ended && !parents[id] && !t.disabled {
@@ -145,10 +146,10 @@ func (t *Tail) lookAgain(parents map[string]bool) time.Duration {
 	return look
 }
 
-// read asks for a shard's next page, and for an iterator first where there is
-// none. It leaves the cursor as it is.
+// read requests a shard's next page, and before it an iterator where there is
+// none. It does not change the cursor.
 func (t *Tail) read(ctx context.Context, c cursor) (page, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if c.iterator == nil {
 		output, err := t.client.GetShardIterator(ctx, c.begin(t.arn))
@@ -156,7 +157,7 @@ func (t *Tail) read(ctx context.Context, c cursor) (page, error) {
 			return page{}, err
 		}
 		if c.iterator = output.ShardIterator; c.iterator == nil {
-			return page{}, errHollow
+			return page{}, errEmptyAnswer
 		}
 	}
 	output, err := t.client.GetRecords(ctx, &dynamodbstreams.GetRecordsInput{ShardIterator: c.iterator, Limit: new(int32(pageSize))})
@@ -164,7 +165,7 @@ func (t *Tail) read(ctx context.Context, c cursor) (page, error) {
 		return page{}, err
 	}
 	if output.Records == nil && output.NextShardIterator == nil {
-		return page{}, errHollow
+		return page{}, errEmptyAnswer
 	}
 	p := page{next: output.NextShardIterator, records: make([]events.Record, len(output.Records))}
 	for i, record := range output.Records {
@@ -173,7 +174,7 @@ func (t *Tail) read(ctx context.Context, c cursor) (page, error) {
 	return p, nil
 }
 
-// begin asks for an iterator behind what was read.
+// begin returns the request for an iterator after the last record read.
 func (c cursor) begin(arn string) *dynamodbstreams.GetShardIteratorInput {
 	input := &dynamodbstreams.GetShardIteratorInput{
 		StreamArn: &arn, ShardId: &c.ID, ShardIteratorType: types.ShardIteratorTypeTrimHorizon,
@@ -187,7 +188,7 @@ func (c cursor) begin(arn string) *dynamodbstreams.GetShardIteratorInput {
 	return input
 }
 
-// advance moves the cursor over a page.
+// advance moves the cursor past a page.
 func (c *cursor) advance(p page, now int64) {
 	c.iterator, c.ended, c.failures = p.next, p.next == nil, 0
 	for _, record := range p.records {
@@ -201,5 +202,5 @@ func (c *cursor) advance(p page, now int64) {
 	} else if c.empty > quiet {
 		wait = min(pace<<min(c.empty-quiet, 10), idle)
 	}
-	c.due = now + wait.Milliseconds()
+	c.readAt = now + wait.Milliseconds()
 }

@@ -12,8 +12,8 @@ import (
 	dbtypes "github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodbstreams/types"
 
+	"github.com/shardquota/shardquota/events/delivery"
 	"github.com/shardquota/shardquota/events/stream"
-	"github.com/shardquota/shardquota/internal/mapping"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -53,7 +53,7 @@ func TestSplitWhileReading(t *testing.T) {
 		&shard{id: "a-low", parent: "a", first: 11, times: []int64{3}}, &shard{id: "a-high", parent: "a", first: 21, times: []int64{4}})
 	r.settle()
 	r.want("1 2 11 21")
-	if got, want := r.merge.Positions(), (mapping.Position{After: "2", Ended: true}); got["a"] != want || got["a-high"].After != "21" {
+	if got, want := r.merge.Checkpoints(), (delivery.Checkpoint{After: "2", Ended: true}); got["a"] != want || got["a-high"].After != "21" {
 		t.Errorf("positions %+v", got)
 	}
 	s.shards = s.shards[1:] // the stream forgets what is old
@@ -61,7 +61,7 @@ func TestSplitWhileReading(t *testing.T) {
 		r.now += 1000
 		r.step()
 	}
-	if positions := r.merge.Positions(); len(positions) != 2 {
+	if positions := r.merge.Checkpoints(); len(positions) != 2 {
 		t.Errorf("positions %+v, want none of the shard that is gone", positions)
 	}
 	r.wantNotices()
@@ -75,7 +75,7 @@ func TestResume(t *testing.T) {
 		&shard{id: "b", first: 10, times: []int64{1, 2, 3}},
 		&shard{id: "c", parent: "a", first: 20, times: []int64{4}},
 	)
-	r := newReading(t, s, stream.Start{Positions: map[string]mapping.Position{"a": {After: "3", Ended: true}, "b": {After: "11"}}})
+	r := newReading(t, s, stream.Start{Checkpoints: map[string]delivery.Checkpoint{"a": {After: "3", Ended: true}, "b": {After: "11"}}})
 	r.settle()
 	r.want("12 20")
 	r.wantNotices()
@@ -101,7 +101,7 @@ func TestExpiredIterator(t *testing.T) {
 // What left the stream before it was read is told, and the rest is read.
 func TestTrimmed(t *testing.T) {
 	s := newService(&shard{id: "a", first: 1, times: []int64{1, 2, 3, 4}, trimmed: 2}, &shard{id: "c", first: 9, times: []int64{1}})
-	r := newReading(t, s, stream.Start{Positions: map[string]mapping.Position{"a": {After: "1"}, "b": {After: "7"}, "old": {After: "5", Ended: true}}})
+	r := newReading(t, s, stream.Start{Checkpoints: map[string]delivery.Checkpoint{"a": {After: "1"}, "b": {After: "7"}, "old": {After: "5", Ended: true}}})
 	r.settle()
 	r.want("9 3 4")
 	r.wantNotices(
@@ -152,7 +152,7 @@ func TestFromNow(t *testing.T) {
 	r.want("12 21 30")
 	r.wantNotices()
 
-	r = newReading(t, s, stream.Start{Since: start, Positions: map[string]mapping.Position{"a": {Ended: true}, "b": {}, "c": {After: "21"}}})
+	r = newReading(t, s, stream.Start{Since: start, Checkpoints: map[string]delivery.Checkpoint{"a": {Ended: true}, "b": {}, "c": {After: "21"}}})
 	r.settle()
 	r.want("30 12")
 }
@@ -271,7 +271,7 @@ func TestOver(t *testing.T) {
 	}
 	r.want("1")
 	r.wantNotices("shard a is no longer on the stream and was not read to its end: records are lost: the stream keeps them for 24 hours")
-	if got := r.merge.Positions(); !got["a"].Ended {
+	if got := r.merge.Checkpoints(); !got["a"].Ended {
 		t.Errorf("positions %+v", got)
 	}
 }

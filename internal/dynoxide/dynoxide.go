@@ -1,5 +1,5 @@
-// Package dynoxide gives tests a DynamoDB on this machine. It is dynoxide, whose
-// binary npm installs; one process serves one test binary.
+// Package dynoxide runs dynoxide, a local DynamoDB, for tests. npm installs its
+// binary. Each test binary starts one process.
 package dynoxide
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/shardquota/shardquota/table/dynamo"
 )
 
-// Environment variables that steer the harness.
+// Environment variables.
 const (
 	envBinary  = "SHARDQUOTA_DYNOXIDE"         // the binary's path
 	envRequire = "SHARDQUOTA_REQUIRE_DYNOXIDE" // a missing binary fails the test, as it does where CI is set
@@ -37,18 +37,21 @@ const (
 // Region is the region of every client.
 const Region = "us-east-1"
 
-// errMissing says that the binary is not installed.
+// errMissing: the binary is not installed.
 var errMissing = errors.New("dynoxide is not installed: run `npm ci` at the root of the repository, or set " + envBinary + " to its path")
 
-// server starts the process at the first use.
+// server starts the process at its first call.
 var server = sync.OnceValues(start)
 
-// Start returns the endpoint of the process, as in http://127.0.0.1:8000, and
-// starts it where it does not run yet. It skips the test if dynoxide is not
-// installed, or fails it where CI or SHARDQUOTA_REQUIRE_DYNOXIDE is set. The
-// process ends with the test binary, however that ends.
+// Start starts the process, unless it runs already, and returns its endpoint, such
+// as http://127.0.0.1:8000. It skips the test under -short, or if dynoxide is not
+// installed; where CI or SHARDQUOTA_REQUIRE_DYNOXIDE is set, a missing binary fails
+// the test. The process ends with the test binary, however that ends.
 func Start(t testing.TB) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it needs dynoxide, which -short leaves out")
+	}
 	endpoint, err := server()
 	switch {
 	case errors.Is(err, errMissing) && os.Getenv("CI") == "" && os.Getenv(envRequire) == "":
@@ -69,15 +72,15 @@ func Client(t testing.TB, options ...func(*dynamodb.Options)) *dynamodb.Client {
 	}, options...)
 }
 
-// Credentials are any: the process takes all.
+// Credentials returns made-up credentials: the process accepts any.
 func Credentials() aws.CredentialsProvider {
 	return aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 		return aws.Credentials{AccessKeyID: "local", SecretAccessKey: "local"}, nil
 	})
 }
 
-// Name returns a table name that no other test has: the stream of a table
-// outlives it and would be taken over by the next one of its name.
+// Name returns a table name that no other test has. In dynoxide a deleted table's
+// stream stays, and the next table of that name would take it over.
 func Name() string { return "t-" + strings.ToLower(rand.Text()) }
 
 // NewTable creates a table of the layout and returns its name.
@@ -90,12 +93,12 @@ func NewTable(t testing.TB, client *dynamodb.Client, options ...dynamo.TableOpti
 	return name
 }
 
-// watch runs the binary until standard input ends, which it does when the test
-// process is gone, even killed.
+// watch runs the binary until standard input ends: that happens when the test
+// process ends, even if it is killed.
 const watch = `"$0" --host 127.0.0.1 --port "$1" & pid=$!; read -r _; kill "$pid"; wait "$pid"`
 
-// start starts the process. The port is free when it is chosen; should someone
-// take it before dynoxide does, another one is tried.
+// start starts the process. Another program may take the free port before dynoxide
+// does: then start tries another port.
 func start() (string, error) {
 	binary, err := find()
 	if err != nil {
@@ -132,8 +135,8 @@ func launch(binary string) (string, error) {
 	return endpoint, nil
 }
 
-// keepAlive is the end of the pipe that the process lives by; a pipe that
-// nothing refers to would be closed by the garbage collector.
+// keepAlive holds our end of the pipe that keeps the process running. The garbage
+// collector would close a pipe that nothing refers to.
 var keepAlive atomic.Pointer[io.WriteCloser]
 
 func freePort() (int, error) {
@@ -164,8 +167,8 @@ func awaitReady(endpoint string, limit time.Duration) error {
 	}
 }
 
-// find returns the binary's path: the environment's, or that of the package
-// which npm installed in this directory or one above it.
+// find returns the binary's path: from the environment, or where npm installed it
+// in this directory or one above.
 func find() (string, error) {
 	if path := os.Getenv(envBinary); path != "" {
 		if _, err := os.Stat(path); err != nil {
@@ -190,10 +193,10 @@ func find() (string, error) {
 	}
 }
 
-// current is the platform that this runs on.
+// current is this machine's platform.
 var current = platform(runtime.GOOS, runtime.GOARCH)
 
-// platform names a platform as npm does.
+// platform returns npm's name of a platform.
 func platform(goos, goarch string) string {
 	oses := map[string]string{"windows": "win32"}
 	arches := map[string]string{"amd64": "x64", "386": "ia32"}

@@ -5,6 +5,9 @@ import "testing"
 // The bounds of a dripping limit are no wider than they need be: each is
 // reached, to the millitoken.
 func TestBoundsAreReached(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	const c = rpmCapacity
 	for _, x := range []struct {
 		name  string
@@ -81,6 +84,9 @@ func (g *greedy) step(x step, now int64) {
 // ones; and none is refused that the shards and what is not granted yet could
 // not explain, which settle checks.
 func TestSameRequests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	seeds, n := seeds(t)
 	for seed := range seeds {
 		k := kind{name: "true clocks"}

@@ -57,6 +57,9 @@ func find(k kind, m mutant, seed uint64, n int) (steps []step, wrong string) {
 }
 
 func TestModel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()

@@ -164,6 +164,9 @@ var mutants = []struct {
 }
 
 func TestMutantsAreCaught(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()

@@ -76,6 +76,9 @@ func replayed(t *testing.T, records []events.Record, batch int, twice bool) stri
 // What a stream does to a table does not depend on how it is cut into batches,
 // nor on whether batches come twice.
 func TestCutsLeaveTheSameTable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	for _, kind := range []struct {
 		name          string
 		session, drip bool

@@ -304,6 +304,9 @@ var mutants = []mutant{
 
 // Each rule is needed: without it some order is found to be wrong.
 func TestMutants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	table, stories := "", ""
 	for _, m := range slices.Concat(mutants, limiterMutants, gatherMutants) {
 		r := scenarioOf(t, m.in).search(m, explore.Options{})

@@ -61,6 +61,9 @@ func story(r explore.Result) string {
 
 // Whatever the order, the books are right after every step.
 func TestSearch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	var report lines
 	t.Run("scenarios", func(t *testing.T) {
 		for _, x := range allScenarios() {
@@ -108,6 +111,9 @@ func (l *lines) String() string {
 // Where states that were seen before are not cut off, the same ends are reached
 // by the same orders.
 func TestSearchOneByOne(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	for _, name := range []string{
 		"a shard is created at 2 while the count doubles to 4",
 		"the stream is made anew",

@@ -160,6 +160,9 @@ func (s *storm) run() string {
 }
 
 func TestStorm(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	for _, kind := range []struct{ session, limited bool }{{}, {session: true}, {limited: true}, {true, true}} {
 		t.Run(fmt.Sprintf("%+v", kind), func(t *testing.T) {
 			t.Parallel()

@@ -33,6 +33,9 @@ func (w *world) deliver(t testing.TB, now int64, batch ...*record) {
 // every count from 1 to 32, whoever creates the shards, in whatever order, and
 // whenever the aggregator sees a doubling.
 func TestNobodySpends(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	for chunk := range uint64(4) {
 		t.Run(fmt.Sprint(chunk), func(t *testing.T) {
 			t.Parallel()

@@ -120,6 +120,9 @@ func randomManifest(t testing.TB, r *rand.Rand) *Manifest {
 // Whatever can be declared comes back from a file and from a table, and changes
 // nothing then.
 func TestRandomRoundTrip(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	kinds := map[string]int{}
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 6))

@@ -93,6 +93,9 @@ func watched(store *memory.Store) *witness {
 
 // Whatever is done to a table, what was told of it makes an equal one.
 func TestWatchTellsAll(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	for seed := range uint64(3) {
 		var w *witness
 		storetest.Differential(t, seed, 1000, func(testing.TB) (table.Client, storetest.Raw) {

@@ -14,6 +14,9 @@ import (
 
 // A customer who asks for everything gets exactly that, and each use is counted.
 func TestDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	config := Config{Quota: 6_400, Clients: 4, Rate: 4_000, Longest: time.Minute}
 	d, err := New(t.Context(), config)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
@@ -64,7 +63,7 @@ func (b *Builder) tracker(group table.Group, at int64) *tracker {
 
 // Histories returns what was gathered so far, by group.
 func (b *Builder) Histories() []*Group {
-	groups := slices.SortedFunc(maps.Keys(b.groups), aggregator.CompareGroups)
+	groups := slices.SortedFunc(maps.Keys(b.groups), table.Group.Compare)
 	histories := make([]*Group, len(groups))
 	for i, group := range groups {
 		histories[i] = b.groups[group].history()

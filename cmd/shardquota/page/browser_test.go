@@ -37,6 +37,9 @@ const (
 // browser starts Chromium, or skips the test where there is none.
 func browser(t *testing.T) context.Context {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it needs Chromium, which -short leaves out")
+	}
 	path, err := chromium()
 	if err != nil && os.Getenv(envRequire) == "" {
 		t.Skip(err)

@@ -44,8 +44,8 @@ func simulated(t *testing.T, seed uint64, options, workloads []string) *Report {
 
 // TestRecord makes the decision record's tables again.
 func TestRecord(t *testing.T) {
-	if raced {
-		t.Skip("made without the race detector: see the Makefile")
+	if raced || testing.Short() {
+		t.Skip("it takes seconds: -short leaves it out, and so does the race detector, see the Makefile")
 	}
 	results, err := Run(t.Context(), Options(), Workloads(), 1)
 	if err != nil {
@@ -137,6 +137,9 @@ func TestGrowth(t *testing.T) {
 }
 
 func TestRepeatable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	texts := map[string]uint64{}
 	for _, seed := range []uint64{1, 1, 2} {
 		var b bytes.Buffer

@@ -4,9 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
-
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
@@ -111,13 +110,10 @@ func (q *Quota) slot(index int) Slot {
 	return slot
 }
 
-// events is how many writes a usage item has counted, as it is stored.
+// events returns how many writes a usage item has counted.
 func events(item table.Item) string {
-	number, _ := item[table.AttrTotalEvents].(*types.AttributeValueMemberN)
-	if number == nil {
-		return "0"
-	}
-	return number.Value
+	n, _ := item.Int(table.AttrTotalEvents)
+	return strconv.FormatInt(n, 10)
 }
 
 func shardName(index int) string { return fmt.Sprintf("shard %d", index) }

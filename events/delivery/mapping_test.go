@@ -1,4 +1,4 @@
-package mapping_test
+package delivery_test
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/shardquota/shardquota/events"
-	"github.com/shardquota/shardquota/internal/mapping"
+	"github.com/shardquota/shardquota/events/delivery"
 )
 
 // records are changes of one item at times (epoch ms), numbered from first.
@@ -26,7 +26,7 @@ func records(first int, times ...int64) []events.Record {
 }
 
 // text renders a batch: its records, which attempt it is, why it is given up.
-func text(b *mapping.Batch) string {
+func text(b *delivery.Batch) string {
 	if b == nil {
 		return "none"
 	}
@@ -48,14 +48,14 @@ func eq(t testing.TB, what string, got, want any) {
 	}
 }
 
-func failed(sequences ...string) mapping.Answer { return mapping.Answer{Failures: sequences} }
+func failed(sequences ...string) delivery.Answer { return delivery.Answer{Failures: sequences} }
 
-var crashed = mapping.Answer{Failed: true}
+var crashed = delivery.Answer{Failed: true}
 
 // one is a mapping with one shard, of which some records were read at 0.
-func one(config mapping.Config, all []events.Record) *mapping.Mapping {
-	m := mapping.New(config)
-	m.Open(mapping.Shard{ID: "s"}, mapping.Position{})
+func one(config delivery.Config, all []events.Record) *delivery.Mapping {
+	m := delivery.New(config)
+	m.Open(delivery.Shard{ID: "s"}, delivery.Checkpoint{})
 	m.Read("s", all, false, 0)
 	return m
 }
@@ -65,21 +65,21 @@ func one(config mapping.Config, all []events.Record) *mapping.Mapping {
 func TestAnswers(t *testing.T) {
 	for _, x := range []struct {
 		name    string
-		config  mapping.Config
+		config  delivery.Config
 		answers string
 		want    string
 	}{
-		{"all done", mapping.Config{}, "ok", "1,2,3,4,5,6 #1"},
-		{"again from the lowest failure", mapping.Config{}, "5+3+6 ok", "1,2,3,4,5,6 #1; 3,4,5,6 #2"},
-		{"an empty name fails all", mapping.Config{}, "4+_ ok", "1,2,3,4,5,6 #1; 1,2,3,4,5,6 #2"},
-		{"an unknown number fails all", mapping.Config{}, "4+99 ok", "1,2,3,4,5,6 #1; 1,2,3,4,5,6 #2"},
-		{"an error fails all", mapping.Config{}, "crash ok", "1,2,3,4,5,6 #1; 1,2,3,4,5,6 #2"},
-		{"halved to the record", mapping.Config{Bisect: true, Attempts: 2}, "crash ok crash crash crash crash ok ok ok",
+		{"all done", delivery.Config{}, "ok", "1,2,3,4,5,6 #1"},
+		{"again from the lowest failure", delivery.Config{}, "5+3+6 ok", "1,2,3,4,5,6 #1; 3,4,5,6 #2"},
+		{"an empty name fails all", delivery.Config{}, "4+_ ok", "1,2,3,4,5,6 #1; 1,2,3,4,5,6 #2"},
+		{"an unknown number fails all", delivery.Config{}, "4+99 ok", "1,2,3,4,5,6 #1; 1,2,3,4,5,6 #2"},
+		{"an error fails all", delivery.Config{}, "crash ok", "1,2,3,4,5,6 #1; 1,2,3,4,5,6 #2"},
+		{"halved to the record", delivery.Config{Bisect: true, Attempts: 2}, "crash ok crash crash crash crash ok ok ok",
 			"1,2,3,4,5,6 #1; 1,2,3 #1; 4,5,6 #1; 4,5 #1; 4 #1; 4 #2; 4 #3 RetryAttemptsExhausted; 5 #1; 6 #1"},
-		{"a named failure is not halved", mapping.Config{Bisect: true}, "1 2 ok", "1,2,3,4,5,6 #1; 1,2,3,4,5,6 #2; 2,3,4,5,6 #3"},
-		{"attempts bound what is left of a batch", mapping.Config{Attempts: 2}, "3 5 ok", "1,2,3,4,5,6 #1; 3,4,5,6 #2; 5,6 #3 RetryAttemptsExhausted"},
-		{"in batches", mapping.Config{BatchSize: 4}, "3 ok ok", "1,2,3,4 #1; 3,4 #2; 5,6 #1"},
-		{"what cannot be kept aside comes again", mapping.Config{Attempts: 1, BatchSize: 3}, "crash crash 2 ok ok",
+		{"a named failure is not halved", delivery.Config{Bisect: true}, "1 2 ok", "1,2,3,4,5,6 #1; 1,2,3,4,5,6 #2; 2,3,4,5,6 #3"},
+		{"attempts bound what is left of a batch", delivery.Config{Attempts: 2}, "3 5 ok", "1,2,3,4,5,6 #1; 3,4,5,6 #2; 5,6 #3 RetryAttemptsExhausted"},
+		{"in batches", delivery.Config{BatchSize: 4}, "3 ok ok", "1,2,3,4 #1; 3,4 #2; 5,6 #1"},
+		{"what cannot be kept aside comes again", delivery.Config{Attempts: 1, BatchSize: 3}, "crash crash 2 ok ok",
 			"1,2,3 #1; 1,2,3 #2 RetryAttemptsExhausted; 1,2,3 #3 RetryAttemptsExhausted; 1,2,3 #4 RetryAttemptsExhausted; 4,5,6 #1"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -98,15 +98,15 @@ func TestAnswers(t *testing.T) {
 			}
 			eq(t, "batches", strings.Join(got, "; "), x.want)
 			eq(t, "left", text(m.Next(0)), "none")
-			eq(t, "position", m.Positions()["s"], mapping.Position{After: "6"})
+			eq(t, "checkpoint", m.Checkpoints()["s"], delivery.Checkpoint{After: "6"})
 		})
 	}
 }
 
-func parse(answer string) mapping.Answer {
+func parse(answer string) delivery.Answer {
 	switch answer {
 	case "ok":
-		return mapping.Answer{}
+		return delivery.Answer{}
 	case "crash":
 		return crashed
 	}
@@ -114,7 +114,7 @@ func parse(answer string) mapping.Answer {
 }
 
 func TestWindowAndSize(t *testing.T) {
-	m := one(mapping.Config{BatchSize: 3, Window: 5 * time.Second}, records(1, 0, 0))
+	m := one(delivery.Config{BatchSize: 3, Window: 5 * time.Second}, records(1, 0, 0))
 	eq(t, "gathering", text(m.Next(4999)), "none")
 	at, ok := m.Wake(0)
 	eq(t, "wake", fmt.Sprint(at, ok), "5000 true")
@@ -123,11 +123,11 @@ func TestWindowAndSize(t *testing.T) {
 	eq(t, "full", text(batch), "1,2,3 #1")
 	_, ok = m.Wake(4000)
 	eq(t, "wakes while busy", ok, false)
-	m.Done(batch, mapping.Answer{}, 4000)
+	m.Done(batch, delivery.Answer{}, 4000)
 	eq(t, "gathering again", text(m.Next(8999)), "none")
 	batch = m.Next(9000)
 	eq(t, "window over", text(batch), "4 #1")
-	m.Done(batch, mapping.Answer{}, 9000)
+	m.Done(batch, delivery.Answer{}, 9000)
 	_, ok = m.Wake(9000)
 	eq(t, "wakes for nothing", ok, false)
 
@@ -142,17 +142,17 @@ func TestBytes(t *testing.T) {
 		all[i].New = json.RawMessage(strings.Repeat("x", 60))
 	}
 	all[2].New = json.RawMessage(strings.Repeat("x", 1000))
-	m := one(mapping.Config{Bytes: 200, Window: time.Hour}, all)
+	m := one(delivery.Config{Bytes: 200, Window: time.Hour}, all)
 	var got []string
 	for batch := m.Next(0); batch != nil; batch = m.Next(0) {
 		got = append(got, text(batch))
-		m.Done(batch, mapping.Answer{}, 0)
+		m.Done(batch, delivery.Answer{}, 0)
 	}
 	eq(t, "batches", got, "[1,2 #1 3 #1]")
 }
 
 func TestBackoff(t *testing.T) {
-	m := one(mapping.Config{Backoff: time.Second, Slowest: 3 * time.Second}, records(1, 0))
+	m := one(delivery.Config{Backoff: time.Second, MaxBackoff: 3 * time.Second}, records(1, 0))
 	now, waits := int64(0), []int64(nil)
 	for range 4 {
 		m.Done(m.Next(now), crashed, now)
@@ -164,87 +164,87 @@ func TestBackoff(t *testing.T) {
 }
 
 func TestAge(t *testing.T) {
-	m := one(mapping.Config{MaxAge: time.Second, Bisect: true}, records(1, 0, 0, 900, 1200))
+	m := one(delivery.Config{MaxAge: time.Second, Bisect: true}, records(1, 0, 0, 900, 1200))
 	eq(t, "none too old", text(m.Next(1000)), "1,2,3,4 #1")
-	m = one(mapping.Config{MaxAge: time.Second, Bisect: true}, records(1, 0, 0, 900, 1200))
+	m = one(delivery.Config{MaxAge: time.Second, Bisect: true}, records(1, 0, 0, 900, 1200))
 	batch := m.Next(1500)
 	eq(t, "too old before any attempt", text(batch), "1,2 #1 RecordAgeExceeded")
-	m.Done(batch, mapping.Answer{}, 1500)
+	m.Done(batch, delivery.Answer{}, 1500)
 	batch = m.Next(1500)
 	eq(t, "the rest", text(batch), "3,4 #1")
 	m.Done(batch, failed("4"), 2500)
 	eq(t, "too old after one", text(m.Next(2500)), "4 #2 RecordAgeExceeded")
 
 	broken := []events.Record{{Sequence: "1", Err: events.ErrRecord}}
-	eq(t, "of unknown age", text(one(mapping.Config{MaxAge: time.Second}, broken).Next(9000)), "1 #1")
+	eq(t, "of unknown age", text(one(delivery.Config{MaxAge: time.Second}, broken).Next(9000)), "1 #1")
 }
 
 // A child is not read before its parent is done; one whose parent the stream
 // has forgotten is.
 func TestLineage(t *testing.T) {
-	m := mapping.New(mapping.Config{})
-	m.Open(mapping.Shard{ID: "left", Parent: "root"}, mapping.Position{})
-	m.Open(mapping.Shard{ID: "root", Parent: "forgotten"}, mapping.Position{})
-	m.Open(mapping.Shard{ID: "right", Parent: "root"}, mapping.Position{})
+	m := delivery.New(delivery.Config{})
+	m.Open(delivery.Shard{ID: "left", Parent: "root"}, delivery.Checkpoint{})
+	m.Open(delivery.Shard{ID: "root", Parent: "forgotten"}, delivery.Checkpoint{})
+	m.Open(delivery.Shard{ID: "right", Parent: "root"}, delivery.Checkpoint{})
 	eq(t, "first", m.Wants(), "[root]")
 	m.Read("root", records(1, 0, 0), true, 0)
 	eq(t, "ended but not done", m.Wants(), "[]")
 	batch := m.Next(0)
 	m.Done(batch, failed("2"), 0)
 	eq(t, "done in part", m.Wants(), "[]")
-	m.Done(m.Next(0), mapping.Answer{}, 0)
+	m.Done(m.Next(0), delivery.Answer{}, 0)
 	eq(t, "done", m.Wants(), "[left right]")
 	m.Forget(func(string) bool { return false })
 	eq(t, "the parent forgotten", m.Wants(), "[left right]")
-	eq(t, "positions", m.Positions(), "map[left:{ false} right:{ false}]")
+	eq(t, "checkpoints", m.Checkpoints(), "map[left:{ false} right:{ false}]")
 }
 
-// A mapping that goes on from another's positions is delivered again what is
-// behind a record that was not done.
-func TestPositions(t *testing.T) {
+// A mapping that goes on from another's checkpoints delivers again whatever came
+// after a record that was not done.
+func TestCheckpoints(t *testing.T) {
 	all := records(1, 0, 0, 0, 0, 0)
 	for i, pk := range []string{"a", "d", "a", "d", "d"} {
 		all[i].Keys = json.RawMessage(`{"PK":{"S":"` + pk + `"},"SK":{"S":"b"}}`)
 	}
-	m := one(mapping.Config{Parallel: 2}, all)
+	m := one(delivery.Config{Parallel: 2}, all)
 	second, first := m.Next(0), m.Next(0)
 	eq(t, "lanes", text(first)+"; "+text(second), "2,4,5 #1; 1,3 #1")
 	m.Done(first, failed("4"), 0)
-	eq(t, "position", m.Positions()["s"].After, "")
-	m.Done(second, mapping.Answer{}, 0)
-	eq(t, "position", m.Positions()["s"].After, "3")
-	m.Done(m.Next(0), mapping.Answer{}, 0)
-	eq(t, "position", m.Positions()["s"].After, "5")
+	eq(t, "checkpoint", m.Checkpoints()["s"].After, "")
+	m.Done(second, delivery.Answer{}, 0)
+	eq(t, "checkpoint", m.Checkpoints()["s"].After, "3")
+	m.Done(m.Next(0), delivery.Answer{}, 0)
+	eq(t, "checkpoint", m.Checkpoints()["s"].After, "5")
 
-	again := mapping.New(mapping.Config{})
-	again.Open(mapping.Shard{ID: "s"}, mapping.Position{After: "3"})
-	again.Open(mapping.Shard{ID: "gone"}, mapping.Position{After: "9", Ended: true})
+	again := delivery.New(delivery.Config{})
+	again.Open(delivery.Shard{ID: "s"}, delivery.Checkpoint{After: "3"})
+	again.Open(delivery.Shard{ID: "gone"}, delivery.Checkpoint{After: "9", Ended: true})
 	eq(t, "to be read", again.Wants(), "[s]")
 }
 
 func TestFilter(t *testing.T) {
 	odd := func(r events.Record) bool { n, _ := strconv.Atoi(r.Sequence); return n%2 == 1 }
-	m := one(mapping.Config{Filter: odd, BatchSize: 2}, records(1, 0, 0, 0, 0))
-	m.Open(mapping.Shard{ID: "other"}, mapping.Position{})
+	m := one(delivery.Config{Filter: odd, BatchSize: 2}, records(1, 0, 0, 0, 0))
+	m.Open(delivery.Shard{ID: "other"}, delivery.Checkpoint{})
 	m.Read("other", records(2, 0), true, 0)
-	eq(t, "nothing to deliver", m.Positions()["other"], mapping.Position{After: "2", Ended: true})
+	eq(t, "nothing to deliver", m.Checkpoints()["other"], delivery.Checkpoint{After: "2", Ended: true})
 	batch := m.Next(0)
 	eq(t, "batch", text(batch), "1,3 #1")
-	m.Done(batch, mapping.Answer{}, 0)
-	eq(t, "position", m.Positions()["s"].After, "4")
+	m.Done(batch, delivery.Answer{}, 0)
+	eq(t, "checkpoint", m.Checkpoints()["s"].After, "4")
 }
 
 // No lane waits for ever behind others that always have something.
 func TestLanesTakeTurns(t *testing.T) {
-	m := mapping.New(mapping.Config{BatchSize: 1})
+	m := delivery.New(delivery.Config{BatchSize: 1})
 	for _, id := range []string{"a", "b", "c"} {
-		m.Open(mapping.Shard{ID: id}, mapping.Position{})
+		m.Open(delivery.Shard{ID: id}, delivery.Checkpoint{})
 		m.Read(id, records(1, 0, 0), false, 0)
 	}
 	var turns []string
 	for batch := m.Next(0); batch != nil; batch = m.Next(0) {
 		turns = append(turns, batch.Shard)
-		m.Done(batch, mapping.Answer{}, 0)
+		m.Done(batch, delivery.Answer{}, 0)
 	}
 	eq(t, "turns", turns, "[a b c a b c]")
 	if !slices.Equal(m.Wants(), []string{"a", "b", "c"}) {

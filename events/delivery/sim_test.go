@@ -1,4 +1,4 @@
-package mapping_test
+package delivery_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/events"
-	"github.com/shardquota/shardquota/internal/mapping"
+	"github.com/shardquota/shardquota/events/delivery"
 	"github.com/shardquota/shardquota/internal/traffic"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
@@ -42,8 +42,8 @@ type simulation struct {
 	latest int64 // that, millitokens
 	still  bool  // time does not pass while the stream is delivered
 
-	config  mapping.Config
-	mapping *mapping.Mapping
+	config  delivery.Config
+	mapping *delivery.Mapping
 	read    map[string]int // of each stream shard
 	agg     *aggregator.Aggregator
 	faults  *faults
@@ -59,8 +59,8 @@ type simulation struct {
 // mutant is what is done wrong. The zero value is right.
 type mutant struct {
 	store  func(table.Store, *memory.Store) table.Store
-	batch  func([]aggregator.Delivery)                             // changes what the aggregator sees
-	answer func(*aggregator.Report, mapping.Answer) mapping.Answer // changes what Lambda is told
+	batch  func([]aggregator.Delivery)                               // changes what the aggregator sees
+	answer func(*aggregator.Report, delivery.Answer) delivery.Answer // changes what Lambda is told
 }
 
 func newSimulation(seed uint64, m mutant) *simulation {
@@ -69,10 +69,10 @@ func newSimulation(seed uint64, m mutant) *simulation {
 		r: r, table: traffic.NewTable(begin), stream: &stream{}, mutant: m,
 		read: map[string]int{}, acked: map[string]bool{}, truth: map[string]map[string]int64{}, seen: map[string]int{},
 	}
-	s.config = mapping.Config{
+	s.config = delivery.Config{
 		BatchSize: 1 + r.IntN(40), Window: time.Duration(r.IntN(3)) * time.Second, Parallel: 1 + r.IntN(3),
 		Bisect: r.IntN(3) > 0, Attempts: 2 + r.IntN(4), MaxAge: time.Duration(30+r.IntN(90)) * time.Second,
-		Backoff: 100 * time.Millisecond, Slowest: 5 * time.Second,
+		Backoff: 100 * time.Millisecond, MaxBackoff: 5 * time.Second,
 	}
 	s.exact = seed%2 == 1
 	s.stream.begin()
@@ -97,18 +97,18 @@ func (s *simulation) over(store table.Store) {
 
 func (s *simulation) chance(percent int) bool { return s.r.IntN(100) < percent }
 
-// restart is a mapping that is disabled and enabled again, or its process that
-// ends: what was under way is forgotten.
+// restart disables and enables the mapping, or ends its process: it forgets the
+// batches under way.
 func (s *simulation) restart() {
-	positions := map[string]mapping.Position{}
+	checkpoints := map[string]delivery.Checkpoint{}
 	if s.mapping != nil {
-		positions = s.mapping.Positions()
+		checkpoints = s.mapping.Checkpoints()
 	}
-	s.mapping = mapping.New(s.config)
+	s.mapping = delivery.New(s.config)
 	for _, shard := range s.stream.shards {
-		position := positions[shard.ID]
-		s.mapping.Open(shard.Shard, position)
-		s.read[shard.ID] = shard.after(position)
+		checkpoint := checkpoints[shard.ID]
+		s.mapping.Open(shard.Shard, checkpoint)
+		s.read[shard.ID] = shard.after(checkpoint)
 	}
 }
 
@@ -201,7 +201,7 @@ func (s *simulation) disturb() {
 		s.seen["streams"]++
 	}
 	for _, shard := range s.stream.shards {
-		s.mapping.Open(shard.Shard, mapping.Position{})
+		s.mapping.Open(shard.Shard, delivery.Checkpoint{})
 	}
 }
 
@@ -215,7 +215,7 @@ func (s *simulation) turn() {
 		s.mapping.Read(id, shard.records[from:from+n], ended, s.table.Now)
 		s.read[id] = from + n
 	}
-	var batches []*mapping.Batch
+	var batches []*delivery.Batch
 	for batch := s.mapping.Next(s.table.Now); batch != nil; batch = s.mapping.Next(s.table.Now) {
 		batches = append(batches, batch)
 		if s.chance(50) {
@@ -232,21 +232,21 @@ func (s *simulation) turn() {
 }
 
 // answer is what becomes of a batch.
-func (s *simulation) answer(batch *mapping.Batch) mapping.Answer {
+func (s *simulation) answer(batch *delivery.Batch) delivery.Answer {
 	if batch.GivenUp == "" {
 		return s.invoke(batch.Records)
 	}
 	if s.chance(s.faults.percent) {
-		return mapping.Answer{Failed: true} // the destination cannot be reached
+		return delivery.Answer{Failed: true} // the destination cannot be reached
 	}
 	s.seen[string(batch.GivenUp)]++
 	s.kept = append(s.kept, batch.Records)
-	return mapping.Answer{}
+	return delivery.Answer{}
 }
 
 // invoke calls the function. It may run out of time, end before its answer, or
 // not get to the end of the batch.
-func (s *simulation) invoke(records []events.Record) mapping.Answer {
+func (s *simulation) invoke(records []events.Record) delivery.Answer {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if s.chance(s.faults.percent / 2) {
@@ -263,7 +263,7 @@ func (s *simulation) invoke(records []events.Record) mapping.Answer {
 	}
 	now := s.table.Now
 	report := s.agg.ProcessDecoded(ctx, batch, func(int64) int64 { return now })
-	answer := mapping.Answer{Failed: crashed}
+	answer := delivery.Answer{Failed: crashed}
 	for _, failure := range report.Failures {
 		if !errors.Is(failure.Err, table.ErrRetry) && ctx.Err() == nil {
 			s.fail("%v", failure.Err)
@@ -285,7 +285,7 @@ func id(r events.Record) string { return r.Stream + "/" + r.Sequence }
 
 // order checks that nothing of an item is delivered before what came earlier in
 // its stream shard or in a parent of it is done or kept aside.
-func (s *simulation) order(batch *mapping.Batch, answer mapping.Answer) {
+func (s *simulation) order(batch *delivery.Batch, answer delivery.Answer) {
 	first := slices.IndexFunc(s.stream.at(batch.Shard).records, func(r events.Record) bool { return r.Sequence == batch.Records[0].Sequence })
 	for _, record := range batch.Records {
 		if wrong := s.unacked(batch, record, first); wrong != "" {
@@ -307,7 +307,7 @@ func (s *simulation) order(batch *mapping.Batch, answer mapping.Answer) {
 }
 
 // unacked is a record of the same item before the batch that is still to come.
-func (s *simulation) unacked(batch *mapping.Batch, record events.Record, first int) string {
+func (s *simulation) unacked(batch *delivery.Batch, record events.Record, first int) string {
 	shard := s.stream.at(batch.Shard)
 	for _, earlier := range shard.records[:first] {
 		if string(earlier.Keys) == string(record.Keys) && !s.acked[id(earlier)] {
@@ -369,9 +369,9 @@ func (s *simulation) drain() {
 }
 
 func (s *simulation) idle() bool {
-	positions := s.mapping.Positions()
+	checkpoints := s.mapping.Checkpoints()
 	for _, shard := range s.stream.shards {
-		if len(shard.records) > 0 && positions[shard.ID].After != shard.records[len(shard.records)-1].Sequence {
+		if len(shard.records) > 0 && checkpoints[shard.ID].After != shard.records[len(shard.records)-1].Sequence {
 			return false
 		}
 	}

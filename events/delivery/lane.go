@@ -1,4 +1,4 @@
-package mapping
+package delivery
 
 import (
 	"slices"
@@ -6,18 +6,18 @@ import (
 	"github.com/shardquota/shardquota/events"
 )
 
-// Batch is some records of one lane, in order.
+// Batch is records of one lane, in order.
 type Batch struct {
 	Shard   string
 	Records []events.Record
-	Attempt int    // from 1; splitting a batch is none
-	GivenUp Reason // why it is to be kept aside and not delivered; "" where it is to be delivered
+	Attempt int    // from 1; halving a batch is no attempt
+	GivenUp Reason // why to set it aside; "" where it is to be delivered
 
 	lane *lane
 }
 
-// Reason is why a batch is given up. The texts are those of Lambda's records of
-// failed batches.
+// Reason says why a batch is given up, in the words that Lambda uses where it
+// stores a failed batch.
 type Reason string
 
 // The reasons to give a batch up.
@@ -26,30 +26,30 @@ const (
 	AgeExceeded      Reason = "RecordAgeExceeded"
 )
 
-// Answer is what became of a batch.
+// Answer is the function's answer to a batch.
 type Answer struct {
-	Failed   bool     // the function returned an error, or nothing
-	Failures []string // the sequence numbers that it named as failed, in any order
+	Failed   bool     // it returned an error, or nothing
+	Failures []string // sequence numbers of the records that failed, in any order
 }
 
-// lane is a sequence of batches, one at a time.
+// lane delivers batches one after another.
 type lane struct {
 	config *Config
 	shard  *shard
-	parts  []part   // to be delivered again, in order
-	fresh  []*entry // never delivered, after all parts
-	busy   bool     // parts[0] is with the caller
+	parts  []part   // to deliver, in order
+	fresh  []*entry // follow the parts; in no batch yet
+	busy   bool     // parts[0] is being delivered
 }
 
-// part is what is left of a batch that was formed.
+// part is a batch, or what is left of one after an answer.
 type part struct {
-	entries  []*entry
-	attempts int    // made so far
-	due      int64  // not before, epoch ms
-	givenUp  Reason // it is to be kept aside
+	entries   []*entry
+	attempts  int    // made so far
+	notBefore int64  // epoch ms
+	givenUp   Reason // "" while it is to be delivered
 }
 
-// next forms a batch, or takes the next part of one.
+// next returns the lane's next batch, nil where there is none at now.
 func (l *lane) next(now int64) *Batch {
 	if l.busy {
 		return nil
@@ -57,7 +57,7 @@ func (l *lane) next(now int64) *Batch {
 	if len(l.parts) == 0 {
 		l.gather(now)
 	}
-	if len(l.parts) == 0 || l.parts[0].due > now {
+	if len(l.parts) == 0 || l.parts[0].notBefore > now {
 		return nil
 	}
 	l.expire(now)
@@ -70,8 +70,8 @@ func (l *lane) next(now int64) *Batch {
 	return batch
 }
 
-// gather makes a batch of fresh records if they are enough or have waited long
-// enough, or if no more will come.
+// gather makes a batch of fresh records once they fill one, the window is over,
+// or the shard has ended.
 func (l *lane) gather(now int64) {
 	n := l.fits()
 	if n == 0 {
@@ -87,7 +87,7 @@ func (l *lane) gather(now int64) {
 
 func (l *lane) windowEnd() int64 { return l.fresh[0].arrived + l.config.Window.Milliseconds() }
 
-// fits is how many fresh records one batch takes.
+// fits returns how many fresh records one batch takes.
 func (l *lane) fits() int {
 	bytes := 0
 	for i, e := range l.fresh[:min(len(l.fresh), l.config.BatchSize)] {
@@ -99,7 +99,7 @@ func (l *lane) fits() int {
 	return min(len(l.fresh), l.config.BatchSize)
 }
 
-// expire gives up the records at the head that are too old by now.
+// expire gives up the records at the head that are older than MaxAge.
 func (l *lane) expire(now int64) {
 	first := l.parts[0]
 	if l.config.MaxAge == 0 || first.givenUp != "" {
@@ -116,7 +116,7 @@ func (l *lane) expire(now int64) {
 	}
 }
 
-// split makes two parts of the first, unless one of them would be empty.
+// split cuts the first part in two after n records, unless one would be empty.
 func (l *lane) split(n int) {
 	first := l.parts[0]
 	if n == 0 || n == len(first.entries) {
@@ -128,14 +128,14 @@ func (l *lane) split(n int) {
 	l.parts = slices.Insert(l.parts, 1, rest)
 }
 
-// Done takes the answer to a batch. Of one that was given up it says whether
-// it could be kept aside; where not, it comes again.
+// Done takes the answer to a batch. For a batch that was given up, the answer
+// says whether it was set aside. If that failed, Next returns it again.
 func (m *Mapping) Done(batch *Batch, answer Answer, now int64) {
 	l := batch.lane
 	l.busy = false
 	first, whole := lowest(batch.Records, answer)
 	if batch.GivenUp != "" && first < len(batch.Records) {
-		first = 0 // it is kept as one, or not at all
+		first = 0 // it is set aside whole or not at all
 	}
 	l.complete(first)
 	if first < len(batch.Records) {
@@ -144,9 +144,8 @@ func (m *Mapping) Done(batch *Batch, answer Answer, now int64) {
 	l.shard.advance()
 }
 
-// lowest is the place of the first record that is to come again, and whether
-// the batch failed as a whole: so it does, too, where the answer names what is
-// not in it.
+// lowest returns the index of the first record to deliver again, and whether the
+// batch failed as a whole. It did if the answer names a record that it lacks.
 func lowest(records []events.Record, answer Answer) (first int, whole bool) {
 	if answer.Failed {
 		return 0, true
@@ -162,7 +161,7 @@ func lowest(records []events.Record, answer Answer) (first int, whole bool) {
 	return first, false
 }
 
-// complete takes the first n records of the first part off.
+// complete marks the first n records of the first part as done.
 func (l *lane) complete(n int) {
 	first := &l.parts[0]
 	for _, e := range first.entries[:n] {
@@ -173,42 +172,42 @@ func (l *lane) complete(n int) {
 	}
 }
 
-// again puts the first part off. One that failed as a whole is halved, which is
-// no attempt of the halves.
+// again schedules the next attempt at the first part. If it failed as a whole it
+// is halved, which does not count as an attempt at either half.
 func (l *lane) again(whole bool, now int64) {
 	first := &l.parts[0]
 	if first.givenUp == "" && whole && l.config.Bisect && len(first.entries) > 1 {
-		first.due = now + l.backoff(first.attempts+1)
+		first.notBefore = now + l.backoff(first.attempts+1)
 		l.split((len(first.entries) + 1) / 2)
 		return
 	}
 	first.attempts++
-	first.due = now + l.backoff(first.attempts)
+	first.notBefore = now + l.backoff(first.attempts)
 	if first.givenUp == "" && l.config.Attempts > 0 && first.attempts >= l.config.Attempts {
-		first.givenUp, first.due = RetriesExhausted, now
+		first.givenUp, first.notBefore = RetriesExhausted, now
 	}
 }
 
-// backoff is how long to wait after so many attempts, in milliseconds.
+// backoff returns how long to wait after so many attempts, in milliseconds.
 func (l *lane) backoff(attempts int) int64 {
 	wait := l.config.Backoff
 	for range attempts - 1 {
-		if wait >= l.config.Slowest {
+		if wait >= l.config.MaxBackoff {
 			break
 		}
 		wait *= 2
 	}
-	return min(wait, l.config.Slowest).Milliseconds()
+	return min(wait, l.config.MaxBackoff).Milliseconds()
 }
 
-// wake is when the lane's next batch is due; waits is false where it has none,
-// or is busy.
+// wake returns when the lane's next batch can be delivered; waits is false where
+// it has none, or is busy.
 func (l *lane) wake() (at int64, waits bool) {
 	switch {
 	case l.busy:
 		return 0, false
 	case len(l.parts) > 0:
-		return l.parts[0].due, true
+		return l.parts[0].notBefore, true
 	case len(l.fresh) == 0:
 		return 0, false
 	case l.shard.ended || l.fits() < len(l.fresh) || l.fits() == l.config.BatchSize:

@@ -7,12 +7,11 @@ import (
 	"time"
 
 	"github.com/shardquota/shardquota/events"
-	"github.com/shardquota/shardquota/internal/mapping"
+	"github.com/shardquota/shardquota/events/delivery"
 )
 
-// notice is a batch that was given up, in the form in which Lambda stores it in
-// an on-failure bucket. What Lambda says there of the function has no meaning
-// here.
+// notice is a batch that was given up, as Lambda stores it in an on-failure bucket,
+// but without the fields about the function.
 type notice struct {
 	RequestContext struct {
 		Condition string `json:"condition"`
@@ -34,9 +33,9 @@ type batchInfo struct {
 	Stream string `json:"streamArn"`
 }
 
-// keepAside writes a batch of a stream to a file of a directory, and returns its
-// name. Kept twice it is the same file.
-func keepAside(dir, arn string, batch *mapping.Batch, now time.Time) (string, error) {
+// setAside writes a batch of a stream to a file in a directory, and returns the
+// file's name. The same batch always has the same file.
+func setAside(dir, arn string, batch *delivery.Batch, now time.Time) (string, error) {
 	event := struct{ Records []json.RawMessage }{}
 	for _, record := range batch.Records {
 		line, err := events.EncodeRecord(record)

@@ -1,4 +1,4 @@
-package mapping_test
+package delivery_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/shardquota/shardquota/aggregator"
-	"github.com/shardquota/shardquota/internal/mapping"
+	"github.com/shardquota/shardquota/events/delivery"
 	"github.com/shardquota/shardquota/internal/traffic"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
@@ -25,13 +25,13 @@ func number(v types.AttributeValue) int64 {
 	return value
 }
 
-// told checks that every shard was told of the last doubling.
-func (s *simulation) told() {
+// allRaised checks that every shard has the shard count of the last doubling.
+func (s *simulation) allRaised() {
 	for _, group := range groups {
 		shards := s.table.Shards(group)
 		for _, b := range shards {
 			if b.ShardCount != shards[0].ShardCount {
-				s.fail("%s: shard %d was told of %d shards of %d", group.Resource, b.Shard, b.ShardCount, shards[0].ShardCount)
+				s.fail("%s: shard %d has count %d of %d", group.Resource, b.Shard, b.ShardCount, shards[0].ShardCount)
 			}
 		}
 	}
@@ -65,7 +65,7 @@ func delivered(seed uint64, m mutant) *simulation {
 	s.live(steps)
 	s.drain()
 	s.counted()
-	s.told()
+	s.allRaised()
 	s.conserved()
 	s.again()
 	return s
@@ -85,6 +85,9 @@ func (s *simulation) again() {
 // Whatever is delivered how, usage is what clients consumed, every shard is told
 // of doublings, and quotas are conserved.
 func TestDelivery(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	seen := map[string]int{}
 	for seed := range uint64(corpus) {
 		s := delivered(seed, mutant{})
@@ -127,6 +130,9 @@ func clientsAlone(seed uint64) *simulation {
 // byte, the runs of counted records included, and the same ledgers once every
 // shard is drawn.
 func TestSameTable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes seconds, which -short leaves out")
+	}
 	for seed := range uint64(corpus / 2) {
 		inOrder, other := clientsAlone(2*seed), clientsAlone(2*seed)
 		inOrder.faults.percent = 0
@@ -142,7 +148,7 @@ func TestSameTable(t *testing.T) {
 		other.drain()
 		for _, s := range []*simulation{inOrder, other} {
 			s.counted()
-			s.told()
+			s.allRaised()
 		}
 		eq(t, fmt.Sprintf("seed %d: usage", seed), other.usageText(), inOrder.usageText())
 		eq(t, fmt.Sprintf("seed %d: ledgers", seed), other.conserved(), inOrder.conserved())
@@ -206,11 +212,11 @@ var mutants = []struct {
 	name, found string
 	mutant
 }{
-	{"the highest failure is reported", ", not ", mutant{answer: func(_ *aggregator.Report, a mapping.Answer) mapping.Answer {
+	{"the highest failure is reported", ", not ", mutant{answer: func(_ *aggregator.Report, a delivery.Answer) delivery.Answer {
 		a.Failures = a.Failures[:min(1, len(a.Failures))] // which are in descending order
 		return a
 	}}},
-	{"a failed usage write is not reported", ", not ", mutant{answer: func(r *aggregator.Report, a mapping.Answer) mapping.Answer {
+	{"a failed usage write is not reported", ", not ", mutant{answer: func(r *aggregator.Report, a delivery.Answer) delivery.Answer {
 		a.Failures = slices.Clone(a.Failures)
 		for i, failure := range slices.Backward(r.Failures) {
 			if failure.Step == aggregator.StepUsage {
@@ -220,7 +226,7 @@ var mutants = []struct {
 		}
 		return a
 	}}},
-	{"an error is taken for success", ", not ", mutant{answer: func(_ *aggregator.Report, a mapping.Answer) mapping.Answer {
+	{"an error is taken for success", ", not ", mutant{answer: func(_ *aggregator.Report, a delivery.Answer) delivery.Answer {
 		a.Failed = false
 		return a
 	}}},

@@ -1,6 +1,6 @@
 //go:build race
 
-package mapping_test
+package delivery_test
 
 // The race detector is slow.
 const (

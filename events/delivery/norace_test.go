@@ -1,6 +1,6 @@
 //go:build !race
 
-package mapping_test
+package delivery_test
 
 const (
 	corpus = 20  // simulations

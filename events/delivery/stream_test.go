@@ -1,4 +1,4 @@
-package mapping_test
+package delivery_test
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/shardquota/shardquota/events"
-	"github.com/shardquota/shardquota/internal/mapping"
+	"github.com/shardquota/shardquota/events/delivery"
 )
 
 // stream is a table's stream in shards, each of a range of items. A shard ends
@@ -17,7 +17,7 @@ type stream struct {
 }
 
 type streamShard struct {
-	mapping.Shard
+	delivery.Shard
 	low, high uint64 // of the items' hashes
 	records   []events.Record
 	closed    bool
@@ -33,7 +33,7 @@ func (s *stream) begin() {
 
 func (s *stream) open(parent string, low, high uint64) {
 	id := fmt.Sprintf("shard-%d", len(s.shards))
-	s.shards = append(s.shards, &streamShard{Shard: mapping.Shard{ID: id, Parent: parent}, low: low, high: high})
+	s.shards = append(s.shards, &streamShard{Shard: delivery.Shard{ID: id, Parent: parent}, low: low, high: high})
 }
 
 func hash(record events.Record) uint64 {
@@ -69,7 +69,7 @@ func (s *stream) at(id string) *streamShard {
 	return s.shards[slices.IndexFunc(s.shards, func(x *streamShard) bool { return x.ID == id })]
 }
 
-// after is the place behind a position, where reading goes on.
-func (x *streamShard) after(position mapping.Position) int {
-	return 1 + slices.IndexFunc(x.records, func(r events.Record) bool { return r.Sequence == position.After })
+// after returns the index of the first record after a checkpoint.
+func (x *streamShard) after(checkpoint delivery.Checkpoint) int {
+	return 1 + slices.IndexFunc(x.records, func(r events.Record) bool { return r.Sequence == checkpoint.After })
 }
