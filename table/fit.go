@@ -24,8 +24,16 @@ func CheckLimits(b *Bucket) error {
 	return nil
 }
 
+// fewLimits always have room, but for what they take on the item.
+const fewLimits = 10
+
 // tooLarge returns the error of a write of the bucket that is too large.
 func tooLarge(b *Bucket) error {
+	// A pooled use and a creation may write every shard in one transaction.
+	size := within((quota.MaxShards+1)*b.Item.Size(), maxTransactionSize, "bytes of all shards of a group")
+	if size != nil || len(b.Limits) <= fewLimits {
+		return size
+	}
 	for _, w := range largest(b) {
 		if err := w.Check(); err != nil {
 			return fmt.Errorf("%s: %w", w.Operation, err)
@@ -35,8 +43,7 @@ func tooLarge(b *Bucket) error {
 	if err := creation.Check(); err != nil {
 		return fmt.Errorf("%s: %w", creation.Operation, err)
 	}
-	// A pooled use and a creation may write every shard in one transaction.
-	return within((quota.MaxShards+1)*b.Item.Size(), maxTransactionSize, "bytes of all shards of a group")
+	return nil
 }
 
 // largest returns the writes of the bucket that have least room for limits, as large
