@@ -70,7 +70,7 @@ func TestTheMostLimitsOfABucket(t *testing.T) {
 					}
 				}
 				err := l.SetLimits(w.Context(), ForResource(model), c.limits("a", c.most+1)...)
-				if !errors.Is(err, ErrLimit) || !errors.Is(err, table.ErrRequest) || !strings.Contains(fmt.Sprint(err), wideName("a", c.most)+" is one too many") {
+				if !errors.Is(err, ErrLimit) || !errors.Is(err, table.ErrRequest) || !strings.Contains(fmt.Sprint(err), wideName("a", c.most)+`": one too many`) {
 					w.Errorf("one more: %v", err)
 				}
 				first := c.limits("a", c.most)

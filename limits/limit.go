@@ -182,24 +182,6 @@ func checkAll(limits []Limit) error {
 	return checkRoom(limits)
 }
 
-// checkRoom returns an error where DynamoDB would not take the largest writes of a
-// bucket with the limits. It wraps ErrLimit and names the limit that is one too many.
-func checkRoom(limits []Limit) error {
-	item := table.EmptyBucket(table.Group{Namespace: "n", Entity: "e", Resource: "r"}.At(0), 1, 1)
-	item.Set(configAttrs(limits, 1))
-	for _, l := range limits {
-		item[table.Attr(l.Name, table.FieldBalance)], item[table.Attr(l.Name, table.FieldConsumed)] = table.Int(0), table.Int(0)
-	}
-	b, err := table.DecodeBucket(item)
-	if err == nil {
-		err = table.CheckLimits(b)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrLimit, err)
-	}
-	return nil
-}
-
 func (l Limit) zone() string {
 	if l.Zone == "" {
 		return "UTC"

@@ -252,7 +252,7 @@ func (s *Store) amend(ctx context.Context, b *table.Bucket, config EffectiveConf
 			}
 			continue
 		}
-		parts := b.Parts(amendment)
+		parts := parts(b, amendment)
 		amended, err := s.table.Amend(ctx, b.Key.PK(), table.StateSK, parts[0])
 		changed = changed || amended.Applied
 		if err != nil || amended.Applied && len(parts) == 1 || amended.Item == nil {

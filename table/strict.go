@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/shardquota/shardquota/quota"
 )
 
 // Strict returns a DB that refuses what DynamoDB refuses, before db sees it. The
@@ -236,6 +238,15 @@ func (w *Write) CheckResult(item Item) error {
 	}
 	return item.checkSize()
 }
+
+// CheckShards returns why DynamoDB takes no transaction of all shards of a group, of
+// which each is as large as the item. A pooled use and a creation may be that.
+func CheckShards(item Item) error {
+	return within((quota.MaxShards+1)*item.Size(), maxTransactionSize, "bytes of all shards of a group")
+}
+
+// Fits reports whether DynamoDB takes the change as one update.
+func (a Amendment) Fits() bool { return amendWrite("-", "-", a).Check() == nil }
 
 // CheckItem returns why DynamoDB stores no such item.
 func CheckItem(item Item) error {

@@ -1,11 +1,13 @@
-package table
+package limits
 
 import (
 	"maps"
 	"slices"
+
+	"github.com/shardquota/shardquota/table"
 )
 
-// Parts splits a change of the bucket into changes that DynamoDB takes one by one,
+// parts splits a change of the bucket into changes that DynamoDB takes one by one,
 // in the order in which to make them. One that fits is its only part.
 //
 // Each part changes whole limits, so that a pass or a use between two parts finds
@@ -15,29 +17,26 @@ import (
 // time zone and default schedules. Next come these, together with the limits that
 // depend on them before and after. The rest, and an expiry, come last: an item
 // without one stays.
-func (b *Bucket) Parts(a Amendment) []Amendment {
+func parts(b *table.Bucket, a table.Amendment) []table.Amendment {
 	if a.Fits() {
-		return []Amendment{a}
+		return []table.Amendment{a}
 	}
-	var parts []Amendment
+	var done []table.Amendment
 	var names []string
-	for _, unit := range b.units(a) {
+	for _, unit := range units(b, a) {
 		together := slices.Concat(names, unit)
-		if len(names) > 0 && !a.part(together).Fits() {
-			parts = append(parts, a.part(names))
+		if len(names) > 0 && !part(a, together).Fits() {
+			done = append(done, part(a, names))
 			together = unit
 		}
 		names = together
 	}
-	return append(parts, a.part(names))
+	return append(done, part(a, names))
 }
 
-// Fits reports whether DynamoDB takes the change as one update.
-func (a Amendment) Fits() bool { return amendWrite("-", "-", a).Check() == nil }
-
 // part is what a change does to some attributes.
-func (a Amendment) part(names []string) Amendment {
-	part := Amendment{Set: Item{}}
+func part(a table.Amendment, names []string) table.Amendment {
+	part := table.Amendment{Set: table.Item{}}
 	for _, name := range names {
 		if value := a.Set[name]; value != nil {
 			part.Set[name] = value
@@ -45,32 +44,32 @@ func (a Amendment) part(names []string) Amendment {
 			part.Remove = append(part.Remove, name)
 		}
 	}
-	if value := a.Set[AttrValidUntil]; value != nil {
-		part.Set[AttrValidUntil] = value
+	if value := a.Set[table.AttrValidUntil]; value != nil {
+		part.Set[table.AttrValidUntil] = value
 	}
 	for _, expected := range a.Expect {
-		if !a.changes(expected.Name) || slices.Contains(names, expected.Name) {
+		if !changes(a, expected.Name) || slices.Contains(names, expected.Name) {
 			part.Expect = append(part.Expect, expected)
 		}
 	}
 	return part
 }
 
-func (a Amendment) changes(name string) bool {
+func changes(a table.Amendment, name string) bool {
 	return a.Set[name] != nil || slices.Contains(a.Remove, name)
 }
 
 // units are the attributes that change, those together that must change at once.
-func (b *Bucket) units(a Amendment) [][]string {
+func units(b *table.Bucket, a table.Amendment) [][]string {
 	limits, shared, other, last := map[string][]string{}, []string{}, []string{}, []string{}
 	for _, name := range slices.Concat(slices.Sorted(maps.Keys(a.Set)), a.Remove) {
-		limit, _, ofLimit := SplitAttr(name)
+		limit, _, ofLimit := table.SplitAttr(name)
 		switch {
 		case ofLimit:
 			limits[limit] = append(limits[limit], name)
-		case slices.Contains(sharedConfig, name):
+		case slices.Contains([]string{table.AttrSchedule, table.AttrResets, table.AttrZone}, name):
 			shared = append(shared, name)
-		case name == AttrTTL && a.Set[name] != nil, name == AttrValidUntil && a.Set[name] == nil:
+		case name == table.AttrTTL && a.Set[name] != nil, name == table.AttrValidUntil && a.Set[name] == nil:
 			last = append(last, name)
 		default:
 			other = append(other, name)
@@ -85,11 +84,11 @@ func (b *Bucket) units(a Amendment) [][]string {
 	for _, limit := range slices.Sorted(maps.Keys(limits)) {
 		names := limits[limit]
 		switch {
-		case after[Attr(limit, FieldBalance)] == nil:
+		case after[table.Attr(limit, table.FieldBalance)] == nil:
 			going = append(going, names)
-		case !after.depends(limit, shared):
+		case !depends(after, limit, shared):
 			before = append(before, names)
-		case b.Item[Attr(limit, FieldBalance)] == nil || !b.Item.depends(limit, shared):
+		case b.Item[table.Attr(limit, table.FieldBalance)] == nil || !depends(b.Item, limit, shared):
 			behind = append(behind, names)
 		default:
 			shared = append(shared, names...)
@@ -101,14 +100,14 @@ func (b *Bucket) units(a Amendment) [][]string {
 
 // depends reports whether one of the attributes that limits share says something
 // about a limit.
-func (item Item) depends(limit string, shared []string) bool {
+func depends(item table.Item, limit string, shared []string) bool {
 	bound := false // to the time zone
-	for name, field := range map[string]Field{AttrSchedule: FieldSchedule, AttrResets: FieldResets} {
-		own := item.Text(Attr(limit, field))
+	for name, field := range map[string]table.Field{table.AttrSchedule: table.FieldSchedule, table.AttrResets: table.FieldResets} {
+		own := item.Text(table.Attr(limit, field))
 		if own == "" && slices.Contains(shared, name) {
 			return true
 		}
-		bound = bound || own != noSchedule && (own != "" || item.Text(name) != "")
+		bound = bound || own != "" || item.Text(name) != ""
 	}
-	return bound && slices.Contains(shared, AttrZone)
+	return bound && slices.Contains(shared, table.AttrZone)
 }

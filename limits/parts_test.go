@@ -1,4 +1,4 @@
-package table_test
+package limits
 
 import (
 	"fmt"
@@ -34,16 +34,16 @@ var terms = []table.Item{
 	{"cp": table.Int(30_000), "ra": table.Int(0), "rp": table.Int(1000), "rsched": table.S("-"), "sched": table.S("-"), "rsa": table.Int(3600)},
 }
 
-// declaration is what an operator declares of a bucket: limits, by name and terms,
+// declared is what an operator declares of a bucket: limits, by name and terms,
 // and what they share.
-type declaration struct {
+type declared struct {
 	limits map[string]table.Item
 	shared table.Item
 }
 
-func randomDeclaration(r *rand.Rand) declaration {
+func randomDeclaration(r *rand.Rand) declared {
 	zones := []string{"UTC", "Europe/Berlin", "Asia/Tokyo"}
-	d := declaration{map[string]table.Item{}, table.Item{table.AttrZone: table.S(zones[r.IntN(len(zones))])}}
+	d := declared{map[string]table.Item{}, table.Item{table.AttrZone: table.S(zones[r.IntN(len(zones))])}}
 	if r.IntN(4) == 0 {
 		d.shared[table.AttrSchedule] = table.S("1h12s900")
 	}
@@ -57,7 +57,7 @@ func randomDeclaration(r *rand.Rand) declaration {
 
 // on is a bucket's item as declared. What it had and keeps stays, and what is new gets
 // its capacity.
-func (d declaration) on(t *testing.T, item table.Item) table.Item {
+func (d declared) on(t *testing.T, item table.Item) table.Item {
 	t.Helper()
 	next := item.Clone()
 	maps.DeleteFunc(next, func(name string, _ types.AttributeValue) bool {
@@ -85,35 +85,13 @@ func (d declaration) on(t *testing.T, item table.Item) table.Item {
 	return next
 }
 
-func bareBucket() table.Item {
-	item := table.Item{table.AttrShardCount: table.Int(1), table.AttrRefilledAt: table.Int(changedAt - anHour)}
-	for name, value := range acme.Keys() {
-		item[name] = table.S(value)
+func decode(t *testing.T, item table.Item) *table.Bucket {
+	t.Helper()
+	b, err := table.DecodeBucket(item)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for field, n := range map[table.Field]int64{"tk": 1_000_000, "tc": 0, "cp": 1_000_000, "ra": 1_000_000, "rp": 1000} {
-		item[table.Attr(quota.WriteMeter, field)] = table.Int(n)
-	}
-	return item
-}
-
-// difference is the change that makes one item another.
-func difference(from, to table.Item) table.Amendment {
-	a := table.Amendment{Set: table.Item{}, Expect: []table.NamedValue{{Name: table.AttrShardCount, Value: from[table.AttrShardCount]}}}
-	for _, name := range slices.Sorted(maps.Keys(to)) {
-		if !table.SameValue(from[name], to[name]) {
-			a.Set[name] = to[name]
-			a.Expect = append(a.Expect, table.NamedValue{Name: name, Value: from[name]})
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(from)) {
-		if to[name] == nil {
-			a.Remove = append(a.Remove, name)
-			a.Expect = append(a.Expect, table.NamedValue{Name: name, Value: from[name]})
-		}
-	}
-	a.Set[table.AttrValidUntil] = table.Int(0) // also where it was 0
-	a.Expect = slices.DeleteFunc(a.Expect, func(e table.NamedValue) bool { return e.Name == table.AttrValidUntil })
-	return a
+	return b
 }
 
 // configOf is what a limit is by, nil where the bucket has none of that name.
@@ -162,13 +140,13 @@ func TestParts(t *testing.T) {
 		if r.IntN(2) == 0 {
 			is.shared[table.AttrZone] = was.shared[table.AttrZone]
 		}
-		from := was.on(t, bareBucket())
+		from := was.on(t, table.EmptyBucket(acme, 1, changedAt-anHour))
 		store := memory.New()
 		store.Put(from)
 		useOnce(t, store)
 
 		from = store.Get(acme.PK(), table.StateSK)
-		old, parts := decode(t, from), 0
+		old, times := decode(t, from), 0
 		want := decode(t, is.on(t, from))
 		bound := map[string]int64{}
 		for _, b := range []*table.Bucket{old, want} {
@@ -184,23 +162,23 @@ func TestParts(t *testing.T) {
 			if len(change.Set) == 1 && len(change.Remove) == 0 {
 				break
 			}
-			all := b.Parts(change)
+			all := parts(b, change)
 			split += len(all) - 1
 			checkParts(t, change, all)
-			if parts++; parts > 20 {
+			if times++; times > 20 {
 				t.Fatalf("seed %d: no end of parts", seed)
 			}
 			result, err := store.Amend(t.Context(), acme.PK(), table.StateSK, all[0])
 			if err != nil || !result.Applied {
-				t.Fatalf("seed %d: part %d of %d: %v, %v", seed, parts, len(all), result.Applied, err)
+				t.Fatalf("seed %d: part %d of %d: %v, %v", seed, times, len(all), result.Applied, err)
 			}
 			now := decode(t, result.Item)
 			if now.ValidUntil == nil || *now.ValidUntil != 0 {
-				t.Errorf("seed %d: part %d leaves a valid-until of %v", seed, parts, now.ValidUntil)
+				t.Errorf("seed %d: part %d leaves a valid-until of %v", seed, times, now.ValidUntil)
 			}
 			for name := range bound {
 				if got := configOf(now, name); !reflect.DeepEqual(got, configOf(old, name)) && !reflect.DeepEqual(got, configOf(want, name)) {
-					t.Errorf("seed %d: after part %d, %s is %v: neither %v nor %v", seed, parts, name, got, configOf(old, name), configOf(want, name))
+					t.Errorf("seed %d: after part %d, %s is %v: neither %v nor %v", seed, times, name, got, configOf(old, name), configOf(want, name))
 				}
 			}
 			if drainSometimes {
@@ -210,7 +188,7 @@ func TestParts(t *testing.T) {
 		drain(t, store, changedAt, admitted)
 		for name, amount := range admitted {
 			if amount > bound[name] {
-				t.Errorf("seed %d: %d admitted of %s in %d parts, at most %d were to be had", seed, amount, name, parts, bound[name])
+				t.Errorf("seed %d: %d admitted of %s in %d parts, at most %d were to be had", seed, amount, name, times, bound[name])
 			}
 		}
 	}
@@ -226,7 +204,7 @@ func checkParts(t *testing.T, change table.Amendment, parts []table.Amendment) {
 	whole := table.Amendment{Set: table.Item{}}
 	for _, part := range parts {
 		names := slices.Concat(slices.Collect(maps.Keys(part.Set)), part.Remove)
-		if part.Set[table.AttrValidUntil] == nil || len(part.Expect) < len(names) || part.Expect[0].Name != table.AttrShardCount {
+		if part.Set[table.AttrValidUntil] == nil || len(part.Expect) < len(names) || part.Expect[len(part.Expect)-1].Name != table.AttrShardCount {
 			t.Errorf("a part changes %d attributes, and expects %v", len(names), part.Expect)
 		}
 		for name, value := range part.Set {
@@ -236,10 +214,10 @@ func checkParts(t *testing.T, change table.Amendment, parts []table.Amendment) {
 			whole.Set[name] = value
 		}
 		whole.Remove = append(whole.Remove, part.Remove...)
-		whole.Expect = append(whole.Expect, part.Expect[1:]...)
+		whole.Expect = append(whole.Expect, part.Expect[:len(part.Expect)-1]...)
 	}
 	byName := func(a, b table.NamedValue) int { return strings.Compare(a.Name, b.Name) }
-	whole.Expect = append(whole.Expect, change.Expect[0])
+	whole.Expect = append(whole.Expect, change.Expect[len(change.Expect)-1])
 	slices.SortFunc(whole.Expect, byName)
 	slices.SortFunc(change.Expect, byName)
 	slices.Sort(whole.Remove)
