@@ -144,7 +144,7 @@ func (l *Limiter) newShardZero(ctx context.Context, key table.Key, config limits
 	if err != nil || siblings[0].Bucket != nil {
 		return nil, err
 	}
-	item, err := config.ApplyTo(emptyBucket(key, len(siblings), now), at)
+	item, err := config.ApplyTo(table.EmptyBucket(key, len(siblings), now), at)
 	if err != nil {
 		return nil, err
 	}
@@ -159,26 +159,6 @@ func (l *Limiter) newShardZero(ctx context.Context, key table.Key, config limits
 		return nil, refusal(plan)
 	}
 	return plan.Creation.Bucket, nil
-}
-
-// writesPerSecond is the capacity of a bucket's write meter.
-const writesPerSecond = 1000
-
-// emptyBucket returns a bucket's item without limits but the write meter.
-func emptyBucket(key table.Key, count int, now int64) table.Item {
-	at := func(field table.Field) string { return table.Attr(quota.WriteMeter, field) }
-	full := table.Int(1000 * writesPerSecond)
-	item := table.Item{
-		table.AttrEntityID: table.S(key.Entity), table.AttrResource: table.S(key.Resource),
-		table.AttrCascade:    table.Bool(false),
-		table.AttrShardCount: table.Int(int64(count)), table.AttrRefilledAt: table.Int(now),
-		at(table.FieldBalance): full, at(table.FieldConsumed): table.Int(0),
-		at(table.FieldCapacity): full, at(table.FieldRefill): full, at(table.FieldPeriod): table.Int(1000),
-	}
-	for name, value := range key.Keys() {
-		item[name] = table.S(value)
-	}
-	return item
 }
 
 // readOrphans reads the shards of a group whose shard 0 is gone, since it expired

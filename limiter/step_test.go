@@ -36,7 +36,7 @@ func known(change func(s *state)) *state {
 // attributes set or, where nil, removed.
 func drawn(t *testing.T, attrs table.Item) *table.Bucket {
 	t.Helper()
-	item, err := declared().ApplyTo(emptyBucket(known(nil).key, 1, stepNoon.UnixMilli()), stepNoon)
+	item, err := declared().ApplyTo(table.EmptyBucket(known(nil).key, 1, stepNoon.UnixMilli()), stepNoon)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -179,7 +179,7 @@ func checkAll(limits []Limit) error {
 		}
 		zone = new(l.zone())
 	}
-	return nil
+	return checkRoom(limits)
 }
 
 func (l Limit) zone() string {

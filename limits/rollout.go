@@ -233,17 +233,18 @@ func (s *Store) largestCount(ctx context.Context, group table.Group) (count int,
 
 // amend brings what holds to one bucket, whatever others do to it meanwhile, and
 // reports whether that changed it. It passes the bucket by its old limits before
-// they change: new ones would count the time until then otherwise.
-func (s *Store) amend(ctx context.Context, b *table.Bucket, config EffectiveConfig, now time.Time) (bool, error) {
+// they change: new ones would count the time until then otherwise. It writes a change
+// that does not fit one update in parts, each planned from what the last one left.
+func (s *Store) amend(ctx context.Context, b *table.Bucket, config EffectiveConfig, now time.Time) (changed bool, err error) {
 	passed := false
 	for range maxAttempts {
 		to, err := config.ApplyTo(b.Item, now)
 		if err != nil {
-			return false, err
+			return changed, err
 		}
 		amendment := difference(b.Item, to)
 		if len(amendment.Remove) == 0 && onlyValidUntil(amendment.Set) {
-			return false, nil
+			return changed, nil
 		}
 		if !passed && b.ChangesConfig(amendment) && !b.Closed(now.UnixMilli()) { // a pass would open a session's window
 			if b, passed, err = s.pass(ctx, b, now.UnixMilli()); b == nil || err != nil {
@@ -251,15 +252,17 @@ func (s *Store) amend(ctx context.Context, b *table.Bucket, config EffectiveConf
 			}
 			continue
 		}
-		amended, err := s.table.Amend(ctx, b.Key.PK(), table.StateSK, amendment)
-		if err != nil || amended.Applied || amended.Item == nil {
-			return amended.Applied, err
+		parts := parts(b, amendment)
+		amended, err := s.table.Amend(ctx, b.Key.PK(), table.StateSK, parts[0])
+		changed = changed || amended.Applied
+		if err != nil || amended.Applied && len(parts) == 1 || amended.Item == nil {
+			return changed, err
 		}
 		if b, err = amended.Bucket(); err != nil {
-			return false, err
+			return changed, err
 		}
 	}
-	return false, ErrContended
+	return changed, ErrContended
 }
 
 // onlyValidUntil reports whether a change sets the valid-until and nothing else.

@@ -18,7 +18,8 @@ var ErrStale = errors.New("stored otherwise meanwhile")
 // cannot be read, buckets keep theirs, and get the access all the same.
 
 // SetLimits stores the limits of a level in place of those it had, and rolls them
-// out to the buckets that the level decides about.
+// out to the buckets that the level decides about. It refuses more limits than one
+// bucket has room for; the error wraps ErrLimit and names the first that has none.
 //
 // Where a quota gets smaller, a shard's next use trims it to its new share. A quota
 // that gets larger is so from its next period on. A limit that is left out is gone
@@ -183,6 +184,10 @@ func (s *Store) put(ctx context.Context, from, to table.Item) (done bool, err er
 	change := difference(from, to)
 	if len(change.Set)+len(change.Remove) == 0 {
 		return true, nil
+	}
+	// The version, which comes before the limits, alone tells of every change of ours.
+	for !change.Fits() && len(change.Expect) > 1 {
+		change.Expect = change.Expect[:len(change.Expect)-1]
 	}
 	pk, sk := to.Key()
 	amended, err := s.table.Amend(ctx, pk, sk, change)

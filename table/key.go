@@ -30,9 +30,6 @@ const (
 	bucketPrefix = "BUCKET#" // of a bucket's sort key in every index
 )
 
-// maxPK is how long DynamoDB lets a partition key be, in bytes.
-const maxPK = 2048
-
 // ErrKey says that a key is not one of the layout's.
 var ErrKey = errors.New("malformed key")
 

@@ -220,6 +220,26 @@ func openedSince(zero, shard *Bucket) []OpenedWindow {
 	return windows
 }
 
+// writesPerSecond is the capacity of a bucket's write meter.
+const writesPerSecond = 1000
+
+// EmptyBucket returns a bucket's item without limits but the write meter.
+func EmptyBucket(key Key, count int, now int64) Item {
+	at := func(field Field) string { return Attr(quota.WriteMeter, field) }
+	full := Int(1000 * writesPerSecond)
+	item := Item{
+		AttrEntityID: S(key.Entity), AttrResource: S(key.Resource),
+		AttrCascade:    Bool(false),
+		AttrShardCount: Int(int64(count)), AttrRefilledAt: Int(now),
+		at(FieldBalance): full, at(FieldConsumed): Int(0),
+		at(FieldCapacity): full, at(FieldRefill): full, at(FieldPeriod): Int(1000),
+	}
+	for name, value := range key.Keys() {
+		item[name] = S(value)
+	}
+	return item
+}
+
 // NewShard makes the bucket of a new shard at a shard count. It carries
 // everything that the template's item does, also what this program does not
 // know. Its own are the keys, the balances of its fundings, no consumption, and

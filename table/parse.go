@@ -14,9 +14,6 @@ import (
 // ErrJSON says that text is not an item in DynamoDB JSON.
 var ErrJSON = errors.New("not an item in DynamoDB JSON")
 
-// maxNesting is how deep DynamoDB lets attribute values nest.
-const maxNesting = 32
-
 // attributeSize is about how many bytes of text an attribute of a bucket takes.
 const attributeSize = 32
 

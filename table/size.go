@@ -48,16 +48,10 @@ func valueSize(value types.AttributeValue) int {
 // numberSize is a byte for each two significant digits and one besides, and one
 // for a sign.
 func numberSize(decimal string) int {
-	mantissa, _, _ := strings.Cut(strings.ToLower(decimal), "e")
-	digits := strings.TrimPrefix(mantissa, "-")
-	size := 1
-	if digits != mantissa {
+	digits, _, _ := scan(decimal)
+	size := 1 + (digits+1)/2
+	if strings.HasPrefix(decimal, "-") {
 		size++
 	}
-	if whole, fraction, found := strings.Cut(digits, "."); found {
-		digits = whole + fraction
-	} else {
-		digits = strings.TrimRight(digits, "0")
-	}
-	return size + (len(strings.TrimLeft(digits, "0"))+1)/2
+	return size
 }

@@ -155,11 +155,11 @@ func TestAliases(t *testing.T) {
 	}
 	var b strings.Builder
 	b.WriteString("system:\n  limits: &many\n")
-	for i := range 100 {
+	for i := range 30 {
 		fmt.Fprintf(&b, "    l%d: {capacity: 1, period: 1s}\n", i)
 	}
 	b.WriteString("resources:\n")
-	for i := range 1000 {
+	for i := range 4000 {
 		fmt.Fprintf(&b, "  r%d: {limits: *many}\n", i)
 	}
 	if _, err := Read(strings.NewReader(b.String()), "f"); !errors.Is(err, ErrManifest) || !strings.Contains(err.Error(), "aliases add more than 100000 keys and values") {

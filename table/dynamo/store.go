@@ -90,7 +90,7 @@ func Backoff(attempts int, wait func(attempt int) time.Duration) Option {
 // New returns the table of that name (or ARN).
 func New(client API, tableName string, options ...Option) *Store {
 	s := &Store{client: client, name: tableName, expressions: newExpressions()}
-	s.Table = table.Table{DB: s, Raises: 8, Reads: 6, Backoff: exponential}
+	s.Table = table.Table{DB: table.Strict(s), Raises: 8, Reads: 6, Backoff: exponential}
 	for _, option := range options {
 		option(s)
 	}

@@ -14,6 +14,9 @@ import (
 
 // Do implements table.DB.
 func (s *Store) Do(ctx context.Context, w *table.Write) (table.WriteResult, error) {
+	if err := w.Check(); err != nil {
+		return table.WriteResult{}, fmt.Errorf("%s: %w", w.Operation, err)
+	}
 	if err := s.fetch(ctx, w.Key); err != nil {
 		return table.WriteResult{}, fmt.Errorf("%s: %w", w.Operation, err)
 	}
@@ -37,6 +40,9 @@ func (s *Store) Do(ctx context.Context, w *table.Write) (table.WriteResult, erro
 
 // Transact implements table.DB.
 func (s *Store) Transact(ctx context.Context, t *table.Transaction) (table.TransactResult, error) {
+	if err := t.Check(); err != nil {
+		return table.TransactResult{}, fmt.Errorf("%s: %w", t.Operation, err)
+	}
 	for _, w := range t.Writes {
 		if err := s.fetch(ctx, w.Key); err != nil {
 			return table.TransactResult{}, fmt.Errorf("%s: %w", t.Operation, err)
@@ -97,11 +103,11 @@ func apply(stored table.Item, w *table.Write) (table.Item, error) {
 	for _, a := range w.Add {
 		sum, err := plus(stored[a.Name], a.Value)
 		if err != nil {
-			return nil, fmt.Errorf("add to %s: %w", a.Name, err)
+			return nil, fmt.Errorf("%w: add to %s: %w", table.ErrRequest, a.Name, err)
 		}
 		item[a.Name] = sum
 	}
-	return item, nil
+	return item, w.CheckResult(item)
 }
 
 // plus adds two numbers, of which the first may be absent.
@@ -188,6 +194,9 @@ func compareValues(a, b types.AttributeValue) (order int, comparable bool) {
 
 // Load implements table.DB.
 func (s *Store) Load(ctx context.Context, lookup *table.Lookup) (table.LoadResult, error) {
+	if err := lookup.Check(); err != nil {
+		return table.LoadResult{}, fmt.Errorf("%s: %w", lookup.Operation, err)
+	}
 	if err := s.fetch(ctx, lookup.Keys...); err != nil {
 		return table.LoadResult{}, fmt.Errorf("%s: %w", lookup.Operation, err)
 	}
@@ -204,6 +213,9 @@ func (s *Store) Load(ctx context.Context, lookup *table.Lookup) (table.LoadResul
 // keys. In a table that lies over another, only what was loaded or written so far
 // is.
 func (s *Store) Query(ctx context.Context, q *table.Query) (table.QueryResult, error) {
+	if err := q.Check(); err != nil {
+		return table.QueryResult{}, fmt.Errorf("%s: %w", q.Operation, err)
+	}
 	if err := ctx.Err(); err != nil {
 		return table.QueryResult{}, fmt.Errorf("%s: %w: %w", q.Operation, table.ErrRetry, err)
 	}

@@ -245,7 +245,7 @@ func TestAnswersCarryTheTime(t *testing.T) {
 	}
 	loaded, err := store.Load(t.Context(), &table.Lookup{Keys: []table.ItemKey{key}})
 	answer(loaded.Time, err)
-	found, err := store.Query(t.Context(), &table.Query{Index: "GSI3"})
+	found, err := store.Query(t.Context(), &table.Query{Index: "GSI3", PK: "n/ENTITY#e", Prefix: "BUCKET#"})
 	answer(found.Time, err)
 }
 
