@@ -78,7 +78,7 @@ func (s *steps) Do(ctx context.Context, write *table.Write) (table.WriteResult, 
 		if s.told() {
 			text = s.w.text(write)
 		}
-		if result, own = s.w.mem.Do(ctx, write); result.Applied {
+		if result, own = s.w.mem.Do(ctx, write); result.Applied && write.Changes() {
 			book([]change{s.w.wrote(write)})
 		}
 		if text != nil {
@@ -106,12 +106,11 @@ func (s *steps) Transact(ctx context.Context, t *table.Transaction) (table.Trans
 				texts = append(texts, s.w.text(write))
 			}
 		}
+		transact := s.w.mem.Transact
 		if s.w.mutant.piecemeal {
-			result, own = s.piecemeal(ctx, t)
-		} else {
-			result, own = s.w.mem.Transact(ctx, t)
+			transact = s.w.piecemeal
 		}
-		if own == nil && len(result.Refused) == 0 {
+		if result, own = transact(ctx, t); own == nil && len(result.Refused) == 0 {
 			changes := make([]change, len(t.Writes))
 			for i, write := range t.Writes {
 				changes[i] = s.w.wrote(write)
@@ -133,13 +132,16 @@ func (s *steps) Transact(ctx context.Context, t *table.Transaction) (table.Trans
 }
 
 // piecemeal makes the writes of a transaction one by one, until one is refused.
-func (s *steps) piecemeal(ctx context.Context, t *table.Transaction) (table.TransactResult, error) {
+func (w *world) piecemeal(ctx context.Context, t *table.Transaction) (table.TransactResult, error) {
 	for i, write := range t.Writes {
-		result, err := s.w.mem.Do(ctx, write)
-		if err != nil || !result.Applied {
-			return table.TransactResult{Refused: map[int]table.Item{i: result.Item}}, err
+		result, err := w.mem.Do(ctx, write)
+		if err == nil && result.Applied {
+			continue
 		}
-		s.w.wrote(write)
+		for _, made := range t.Writes[:i] {
+			w.wrote(made)
+		}
+		return table.TransactResult{Refused: map[int]table.Item{i: result.Item}}, err
 	}
 	return table.TransactResult{}, nil
 }

@@ -159,7 +159,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "a pass without a condition on the balance", in: "refunds and spending on both sides of midnight", says: "without a restore",
-		write: dropping("write pass", string(table.FieldBalance)),
+		write: dropping("write pass", string(table.FieldBalance), string(table.FieldConsumed)),
 	},
 	{
 		name: "a pass without a condition on vu and terms", in: "an operator changes the limit twice", says: "its ceiling",
@@ -217,7 +217,7 @@ var mutants = []mutant{
 		}),
 	},
 	{
-		name: "a count put down by a creation", in: "a shard is created at 2 while the count doubles to 4", says: "is not in the period",
+		name: "a count put down by a creation", in: "a shard is created at 2 while the count doubles to 4", says: "the count of shard 0 fell",
 		write: onZero(func(table.Item) table.Assignment {
 			return table.Assignment{Name: table.AttrShardCount, Value: table.Int(1)}
 		}),

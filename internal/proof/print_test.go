@@ -23,19 +23,42 @@ func (w *world) text(write *table.Write) func() string {
 	broken := unmet(write, before)
 	return func() string {
 		after := w.mem.Get(write.Key.PK, write.Key.SK)
-		short := *write
-		if write.Put != nil {
-			short.Put = telling(write.Put)
-		}
-		text := readable(short.String()) + "\n      "
+		text := writeText(write) + "\n      "
 		switch {
 		case broken != "":
 			return text + "refused: not so is " + readable(broken) + "; there is" + readable(differences(nil, telling(before)))
 		case !write.Changes():
 			return text + "holds"
+		case write.Put != nil:
+			return text + "done"
 		}
 		return text + "done:" + readable(differences(before, after))
 	}
+}
+
+// writeText prints a write: of an item that it puts only what tells most, and of
+// the configuration that it requires to be as read only how much that is.
+func writeText(write *table.Write) string {
+	short := *write
+	short.Put = nil
+	short.Require = slices.DeleteFunc(slices.Clone(write.Require), func(c table.Condition) bool { return mentions(c, configNames) })
+	text := short.String()
+	if n := len(write.Require) - len(short.Require); n > 2 {
+		text += fmt.Sprintf("; if %d attributes of its configuration are as read", n)
+	} else {
+		short.Require = write.Require
+		text = short.String()
+	}
+	if write.Put != nil {
+		text += "; put" + differences(nil, telling(write.Put))
+	}
+	return readable(text)
+}
+
+// configNames are attributes, and fields of limits, that an operator changes.
+var configNames = []string{
+	table.AttrDisabled, table.AttrSchedule, table.AttrResets, table.AttrZone,
+	string(table.FieldCapacity), string(table.FieldRefill), string(table.FieldPeriod), string(table.FieldLength), string(table.FieldDivision),
 }
 
 // unmet is the first condition of a write that does not hold.
