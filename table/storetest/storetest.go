@@ -30,23 +30,40 @@ type Raw interface {
 // Open returns an empty table.
 type Open func(t testing.TB) (table.Store, Raw)
 
+// suite is the cases of one method.
+type suite struct {
+	name  string
+	cases []testCase
+}
+
+var storeSuites = []suite{
+	{"Read", readCases},
+	{"AddUsage", usageCases},
+	{"Pass", passCases},
+	{"Double", doubleCases},
+	{"Freeze", freezeCases},
+	{"RaiseAndRead", raiseCases},
+	{"Create", createCases},
+	{"Race", raceCases},
+	{"Errors", errorCases},
+}
+
 // Run runs the suite, each test over a table of its own.
-func Run(t *testing.T, open Open) {
-	for _, suite := range []struct {
-		name  string
-		cases []testCase
-	}{
-		{"Read", readCases},
-		{"AddUsage", usageCases},
-		{"Pass", passCases},
-		{"Double", doubleCases},
-		{"Freeze", freezeCases},
-		{"RaiseAndRead", raiseCases},
-		{"Create", createCases},
-		{"Race", raceCases},
-		{"Errors", errorCases},
-	} {
-		t.Run(suite.name, func(t *testing.T) { runCases(t, open, suite.cases) })
+func Run(t *testing.T, open Open) { runSuites(t, open, storeSuites) }
+
+func runSuites(t *testing.T, open Open, suites []suite) {
+	for _, s := range suites {
+		t.Run(s.name, func(t *testing.T) { runCases(t, open, s.cases) })
+	}
+}
+
+// Each yields every case of Run and RunClient, to be run under a TB of the
+// caller's.
+func Each(open OpenClient, yield func(name string, run func(t testing.TB))) {
+	for _, s := range slices.Concat(storeSuites, clientSuites) {
+		for _, c := range s.cases {
+			yield(s.name+"/"+c.name, func(t testing.TB) { runCase(t, open.store, c) })
+		}
 	}
 }
 
@@ -55,11 +72,13 @@ func RunCreate(t *testing.T, open Open) { runCases(t, open, createCases) }
 
 func runCases(t *testing.T, open Open, cases []testCase) {
 	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			store, raw := open(t)
-			c.run(&fixture{t, store, raw})
-		})
+		t.Run(c.name, func(t *testing.T) { runCase(t, open, c) })
 	}
+}
+
+func runCase(t testing.TB, open Open, c testCase) {
+	store, raw := open(t)
+	c.run(&fixture{t, store, raw})
 }
 
 type testCase struct {
@@ -69,7 +88,7 @@ type testCase struct {
 
 // fixture is one test over one table.
 type fixture struct {
-	*testing.T
+	testing.TB
 	store table.Store
 	raw   Raw
 }
