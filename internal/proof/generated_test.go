@@ -208,7 +208,9 @@ func (s survey) see(w *table.Write, of map[string][]string, name string) {
 	})
 	for i := range w.Require {
 		if rule := kindOf(w) + ": without " + form(kindOf(w), w.Require[i]); redundant[rule] != "" && !s.applied[rule] {
-			result, err := memory.New().Do(bg, w.Without(i))
+			without := *w
+			without.Require = slices.Delete(slices.Clone(w.Require), i, i+1)
+			result, err := memory.New().Do(bg, &without)
 			s.applied[rule] = result.Applied || err != nil
 		}
 	}

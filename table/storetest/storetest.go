@@ -37,48 +37,36 @@ type suite struct {
 }
 
 var storeSuites = []suite{
-	{"Read", readCases},
-	{"AddUsage", usageCases},
-	{"Pass", passCases},
-	{"Double", doubleCases},
-	{"Freeze", freezeCases},
-	{"RaiseAndRead", raiseCases},
-	{"Create", createCases},
-	{"Race", raceCases},
-	{"Errors", errorCases},
+	{"Read", readCases}, {"AddUsage", usageCases}, {"Pass", passCases}, {"Double", doubleCases}, {"Freeze", freezeCases},
+	{"RaiseAndRead", raiseCases}, {"Create", createCases}, {"Race", raceCases}, {"Errors", errorCases},
 }
 
 // Run runs the suite, each test over a table of its own.
-func Run(t *testing.T, open Open) { runSuites(t, open, storeSuites) }
-
-func runSuites(t *testing.T, open Open, suites []suite) {
-	for _, s := range suites {
-		t.Run(s.name, func(t *testing.T) { runCases(t, open, s.cases) })
-	}
-}
-
-// Each yields every case of Run and RunClient, to be run under a TB of the
-// caller's.
-func Each(open OpenClient, yield func(name string, run func(t testing.TB))) {
-	for _, s := range slices.Concat(storeSuites, clientSuites) {
-		for _, c := range s.cases {
-			yield(s.name+"/"+c.name, func(t testing.TB) { runCase(t, open.store, c) })
-		}
-	}
-}
+func Run(t *testing.T, open Open) { runSuites(t, open, storeSuites...) }
 
 // RunCreate runs the part of the suite that is about Create.
-func RunCreate(t *testing.T, open Open) { runCases(t, open, createCases) }
+func RunCreate(t *testing.T, open Open) { runSuites(t, open, suite{"Create", createCases}) }
 
-func runCases(t *testing.T, open Open, cases []testCase) {
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) { runCase(t, open, c) })
-	}
+func runSuites(t *testing.T, open Open, suites ...suite) {
+	each(open, suites, func(name string, run func(t testing.TB)) {
+		t.Run(name, func(t *testing.T) { run(t) })
+	})
 }
 
-func runCase(t testing.TB, open Open, c testCase) {
-	store, raw := open(t)
-	c.run(&fixture{t, store, raw})
+// Each yields every case of Run and RunClient, to be run by the caller.
+func Each(open OpenClient, yield func(name string, run func(t testing.TB))) {
+	each(open.store, slices.Concat(storeSuites, clientSuites), yield)
+}
+
+func each(open Open, suites []suite, yield func(name string, run func(t testing.TB))) {
+	for _, s := range suites {
+		for _, c := range s.cases {
+			yield(s.name+"/"+c.name, func(t testing.TB) {
+				store, raw := open(t)
+				c.run(&fixture{t, store, raw})
+			})
+		}
+	}
 }
 
 type testCase struct {
