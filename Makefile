@@ -59,7 +59,7 @@ test: node_modules/.package-lock.json $(if $(and $(SHARDQUOTA_PYTHON),$(SHARDQUO
 # times as long. Other tests of these packages run under it.
 
 # SEARCH tries every order of requests. What it found is printed.
-SEARCH := ^(TestSearch|TestMutants)$$
+SEARCH := ^(TestSearch|TestMutants|TestGeneratedMutants)$$
 
 # SERIAL replays recordings and walks at random. TestRecord derives the figures of
 # docs/adr/0016 again.
@@ -75,8 +75,8 @@ SERIAL_IN := ./aggregator/replay ./cmd/shardquota ./cmd/shardquota/simulate ./ev
 # each byte that a fast one looks at, which takes most of the difference away.
 GATE := ^TestGate
 
-mutants: ## Show that the search finds every rule left out
-	@go test -count=1 -v -run '^TestMutants$$' ./internal/proof | grep -vE '^ *(===|---)'
+mutants: ## Show that every rule left out, and every condition, is found
+	@go test -count=1 -v -run '^(TestMutants|TestGeneratedMutants)$$' ./internal/proof | grep -vE '^ *(===|---)'
 
 # How long make soak goes on; SEED=n repeats what a run has printed.
 SOAK ?= 2m

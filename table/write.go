@@ -2,7 +2,6 @@ package table
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -157,12 +156,6 @@ func (w *Write) remove(name string) { w.Remove = append(w.Remove, name) }
 // check.
 func (w *Write) Changes() bool {
 	return w.Put != nil || w.Delete || len(w.Set)+len(w.Add)+len(w.Remove) > 0
-}
-
-// Without is the write without its condition i, as a test leaves a rule out.
-func (w Write) Without(i int) *Write {
-	w.Require = slices.Delete(slices.Clone(w.Require), i, i+1)
-	return &w
 }
 
 // String prints the write on one line. The text holds the item's key and values,

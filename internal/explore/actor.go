@@ -106,10 +106,16 @@ func (a *Actor) Say(format string, args ...any) {
 // Told reports whether anybody reads what is said.
 func (a *Actor) Told() bool { return a.say != nil }
 
-func (a *Actor) step(ready func() bool, request bool, do func() Digest) error {
+// Live ends the goroutine that calls it if the actor has crashed, in a step that
+// another of its goroutines was to take.
+func (a *Actor) Live() {
 	if a.dead {
 		runtime.Goexit()
 	}
+}
+
+func (a *Actor) step(ready func() bool, request bool, do func() Digest) error {
+	a.Live()
 	if a.down {
 		return ErrFault
 	}

@@ -47,6 +47,7 @@ type Result struct {
 
 	Wrong    string   // what is wrong first; the search ends there
 	Schedule []string // a shortest way to it, a line a step
+	Right    int      // lines of Schedule after which nothing was wrong yet
 }
 
 // choice is who goes on, and how.
@@ -123,18 +124,20 @@ func (s *search) try(path []choice) *node {
 	}
 	s.queue = append(s.queue, visit{n, path, choices})
 	if r.wrong(nil) != "" {
-		s.result.Wrong, s.result.Schedule = s.tell(path)
+		s.tell(path)
 	}
 	return n
 }
 
 // tell runs a schedule again, for its steps to be read.
-func (s *search) tell(path []choice) (wrong string, lines []string) {
-	say := func(line string) { lines = append(lines, line) }
-	r := s.run(path, say)
+func (s *search) tell(path []choice) {
+	result, last := &s.result, max(0, len(path)-1)
+	say := func(line string) { result.Schedule = append(result.Schedule, line) }
+	r := s.run(path[:last], say)
 	defer r.stop()
-	wrong = r.wrong(say)
-	return wrong, lines
+	result.Right = len(result.Schedule)
+	r.take(path[last:])
+	result.Wrong = r.wrong(say)
 }
 
 // run is a system under way.
@@ -148,10 +151,14 @@ func (s *search) run(path []choice, say func(string)) *run {
 	for _, spec := range r.Actors {
 		r.actors = append(r.actors, start(spec, say))
 	}
+	r.take(path)
+	return r
+}
+
+func (r *run) take(path []choice) {
 	for _, c := range path {
 		r.actors[c.actor].take(c.fault)
 	}
-	return r
 }
 
 func (r *run) stop() {

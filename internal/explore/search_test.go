@@ -120,6 +120,7 @@ func TestShortestScheduleIsTold(t *testing.T) {
 	}, explore.Options{})
 	eq(t, "wrong", result.Wrong, "reads axb")
 	eq(t, "schedule", strings.Join(result.Schedule, "; "), "one: writes a; two: writes x; one: writes b")
+	eq(t, "lines that were right", result.Right, 2)
 }
 
 func TestFaults(t *testing.T) {

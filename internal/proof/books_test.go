@@ -194,7 +194,12 @@ func (k *books) dripped(image, before, after *table.Bucket) {
 
 // created notes a new shard: with allowance that was not there before, which is
 // a fresh grant, or with what others gave.
-func (k *books) created(zero, after *table.Bucket, fresh int64, c table.Creation, donors []*table.Bucket) {
+func (k *books) created(zero *table.Bucket, c table.Creation, put change, donors []change) {
+	after := put.after
+	fresh := after.Limit("q").Balance
+	for _, donor := range donors {
+		fresh += donor.after.Limit("q").Balance - donor.before.Limit("q").Balance
+	}
 	switch share := shareOf(after, c.Bucket.ShardCount); {
 	case fresh == 0:
 	case fresh == share:
@@ -202,8 +207,8 @@ func (k *books) created(zero, after *table.Bucket, fresh int64, c table.Creation
 	case fresh > 0 || !k.trimmed(after, -fresh, c):
 		k.note("shard %d of %d made %s of nothing", after.Shard, after.ShardCount, tokens(fresh))
 	}
-	for _, donor := range donors {
-		switch l := donor.Limit("q"); {
+	for _, d := range donors {
+		switch donor, l := d.after, d.after.Limit("q"); {
 		case periodOf(donor) == periodOf(after):
 		case l.Kind() == quota.Session && l.Current(donor.RefilledAt, after.RefilledAt):
 			k.joined(donor, after, c)

@@ -24,7 +24,7 @@ type fundFunc func(zero *quota.Bucket, siblings []*quota.Bucket, shard, count in
 // client is an actor that does one thing after another.
 func (w *world) client(name string, skew int64, do ...func(c *client)) explore.Spec {
 	return explore.Spec{Name: name, Run: func(a *explore.Actor) {
-		c := &client{w: w, store: &requests{w: w, a: a}, skew: skew}
+		c := &client{w: w, store: w.requests(a, name, nil), skew: skew}
 		for i, op := range do {
 			c.op, c.place = i, 0
 			c.forget()
@@ -37,13 +37,10 @@ func (w *world) client(name string, skew int64, do ...func(c *client)) explore.S
 // has seen.
 func (c *client) forget() {
 	c.place++
-	if c.store.a != nil {
-		c.store.a.Forget(100*c.op + c.place)
+	if a := c.store.db.a; a != nil {
+		a.Forget(100*c.op + c.place)
 	}
 }
-
-// step is a request that is not of a table.Store.
-func (c *client) step(do func() explore.Digest) { _ = c.store.request(do) }
 
 // Operations of clients, to be given to an actor.
 func creates(shard int) func(*client)              { return func(c *client) { c.create(shard) } }
@@ -133,13 +130,13 @@ func closed(b *table.Bucket, now int64) bool {
 
 // spend takes an amount on the fast path, or gives it back.
 func (c *client) spend(shard int, amount int64) (ok bool) {
-	c.step(func() explore.Digest {
+	c.store.step(func() explore.Digest {
 		ok = c.w.spend(shard, amount, c.w.now+c.skew)
 		verb := "spends"
 		if amount < 0 {
 			verb = "refunds"
 		}
-		c.store.say("%s %s of shard %d, %s", verb, tokens(max(amount, -amount)), shard, outcome(ok))
+		c.store.db.say("%s %s of shard %d, %s", verb, tokens(max(amount, -amount)), shard, outcome(ok))
 		return explore.Digest(flag(ok))
 	})
 	return ok
@@ -167,9 +164,9 @@ func (c *client) open(shard int) {
 		return
 	}
 	opened := false
-	c.step(func() explore.Digest {
+	c.store.step(func() explore.Digest {
 		opened = c.w.open(b, now)
-		c.store.say("opens a window on shard %d at %s, %s", shard, clock(now), outcome(opened))
+		c.store.db.say("opens a window on shard %d at %s, %s", shard, clock(now), outcome(opened))
 		return explore.Digest(flag(opened))
 	})
 	if !opened {
@@ -179,9 +176,9 @@ func (c *client) open(shard int) {
 		if sibling == shard {
 			continue
 		}
-		c.step(func() explore.Digest {
+		c.store.step(func() explore.Digest {
 			told := c.w.propagate(sibling, now)
-			c.store.say("tells shard %d of the window, %s", sibling, outcome(told))
+			c.store.db.say("tells shard %d of the window, %s", sibling, outcome(told))
 			return 0
 		})
 	}
@@ -234,9 +231,9 @@ func (w *world) clockwork(times ...int64) explore.Spec {
 // meanwhile is made by its terms, or is on the list that is drawn up after it.
 func (w *world) operator(name string, change func(b *table.Bucket) attrs) explore.Spec {
 	return explore.Spec{Name: "operator", Run: func(a *explore.Actor) {
-		c := &client{w: w, store: &requests{w: w, a: a}}
+		c := &client{w: w, store: w.requests(a, "operator", nil)}
 		set := func(i int) {
-			c.step(func() explore.Digest {
+			c.store.step(func() explore.Digest {
 				b := w.at(i)
 				w.put(build(b.Item, attrs{table.AttrValidUntil: 0}, change(b)), i)
 				a.Say("%s on shard %d", name, i)
@@ -245,7 +242,7 @@ func (w *world) operator(name string, change func(b *table.Bucket) attrs) explor
 		}
 		set(0)
 		var there []int
-		c.step(func() explore.Digest {
+		c.store.step(func() explore.Digest {
 			d := explore.Digest(0)
 			for _, b := range w.all() {
 				there = append(there, b.Shard)
@@ -276,9 +273,9 @@ func (w *world) topUp(i int, amount int64) explore.Spec {
 
 // renews is that the table is given another stream.
 func renews(c *client) {
-	c.step(func() explore.Digest {
+	c.store.step(func() explore.Digest {
 		c.w.stream.renew()
-		c.store.say("gives the table another stream")
+		c.store.db.say("gives the table another stream")
 		return 0
 	})
 }

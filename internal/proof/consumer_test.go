@@ -36,7 +36,7 @@ func (w *world) aggregator(name string, c consumer, crashes, faults int) explore
 }
 
 func (c *consumer) run(w *world, a *explore.Actor) {
-	agg := over(&requests{w: w, a: a}, w.windows...)
+	agg := over(w.requests(a, "", nil), w.windows...)
 	if a.Restarted() && len(c.todo) > 0 {
 		c.again(w, c.todo[0])
 	}
@@ -129,7 +129,7 @@ func (w *world) redriver(crashes int) explore.Spec {
 			a.Say("begins with a discarded batch of %d records", len(batch))
 			return 0
 		})
-		agg := over(&requests{w: w, a: a}, w.windows...)
+		agg := over(w.requests(a, "", nil), w.windows...)
 		agg.ProcessDecoded(context.Background(), w.deliveries(batch), func(int64) int64 { return batch[0].at })
 		a.Do(func() explore.Digest {
 			w.discarded = w.discarded[1:]
@@ -142,7 +142,7 @@ func (w *world) redriver(crashes int) explore.Spec {
 // drain processes all that is left of the stream and all that was discarded,
 // without disturbance, and says what is wrong with usage then.
 func (w *world) drain() string {
-	agg := over(&requests{w: w, name: "in the end an aggregator"}, w.windows...)
+	agg := over(w.requests(nil, "in the end an aggregator", nil), w.windows...)
 	process := func(batch []*record) string {
 		report := agg.ProcessDecoded(context.Background(), w.deliveries(batch), func(int64) int64 { return w.now })
 		if err := report.Err(); err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/shardquota/shardquota/internal/explore"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
-	"github.com/shardquota/shardquota/table/memory"
 )
 
 // mutant is a rule left out, or nothing.
@@ -20,119 +19,119 @@ type mutant struct {
 	in   string // the scenario that finds it
 	says string // part of what is found wrong
 
-	table       func(w *world) table.Client
-	raise       raiseRule
-	siblings    func(siblings []table.Sibling, now int64)
+	write     func(w *table.Write, stored table.Item) // changes a write, just before it is made
+	piecemeal bool                                    // a transaction is made write by write
+
+	// Each changes a plan, before the writes are built from it.
+	pass     func(pass *quota.Pass)
+	creation func(c *table.Creation)
+	adjust   func(adjustments []quota.Adjustment)
+	usage    func(usage *table.Usage)
+
+	raise       func(t *table.Table, group table.Group, count int, now int64) ([]table.Sibling, error) // stands for RaiseAndRead
 	mark        func(label, sequence string) (string, error)
 	lastFailure bool // a batch is delivered again from its last failure
 }
 
-type raiseRule int
-
-const (
-	raisedFirst raiseRule = iota
-	neverRaised
-	raisedLate // images are from before the raise
-	notFrozen  // legacy grants are left as they are
-)
-
-// unruly is a table that changes what is asked of it.
-type unruly struct {
-	*memory.Client
-	pass   func(t *memory.Store, b *table.Bucket, pass *quota.Pass) (table.PassResult, error)
-	create func(t *memory.Store, c table.Creation) (table.CreationOutcome, error)
-	usage  func(t *memory.Store, usage table.Usage) (table.UsageResult, error)
-	freeze func() error
-
-	take   func(t *memory.Client, key table.Key, take table.FastCharge) (table.WriteResult, error)
-	use    func(t *memory.Client, b *table.Bucket, use *quota.Use) (table.WriteResult, error)
-	useAll func(t *memory.Client, uses []table.PlannedUse) (bool, error)
-	settle func(t *memory.Client, b *table.Bucket, corrections []quota.Adjustment) (table.WriteResult, error)
-	tell   func(t *memory.Client, key table.Key, window table.OpenedWindow) (bool, error)
-	amend  func(t *memory.Client, pk, sk string, amendment table.Amendment) (table.WriteResult, error)
-}
-
-func (u unruly) Pass(ctx context.Context, b *table.Bucket, pass *quota.Pass) (table.PassResult, error) {
-	if u.pass == nil {
-		return u.Store.Pass(ctx, b, pass)
-	}
-	return u.pass(u.Store, b, pass)
-}
-
-func (u unruly) Create(ctx context.Context, c table.Creation) (table.CreationOutcome, error) {
-	if u.create == nil {
-		return u.Store.Create(ctx, c)
-	}
-	return u.create(u.Store, c)
-}
-
-func (u unruly) AddUsage(ctx context.Context, usage table.Usage) (table.UsageResult, error) {
-	if u.usage == nil {
-		return u.Store.AddUsage(ctx, usage)
-	}
-	return u.usage(u.Store, usage)
-}
-
-func (u unruly) Freeze(ctx context.Context, key table.Key, freezes []quota.Freeze) error {
-	if u.freeze == nil {
-		return u.Store.Freeze(ctx, key, freezes)
-	}
-	return u.freeze()
-}
-
-// table makes an unruly table a mutant's.
-func (u unruly) table(w *world) table.Client {
-	u.Client = w.mem.Client()
-	return u
-}
-
-// as does something to a shard as if it had other attributes, and gives it back
-// those it has.
-func as[T any](t *memory.Store, shard int, other attrs, do func() (T, error)) (T, error) {
-	item := t.Get(acme.At(shard).PK(), table.StateSK)
-	back := attrs{}
-	for name := range other {
-		back[name] = item[name]
-		if item[name] == nil {
-			back[name] = nil
+// on changes the writes of an operation.
+func on(operation string, change func(w *table.Write, stored table.Item)) func(*table.Write, table.Item) {
+	return func(w *table.Write, stored table.Item) {
+		if kindOf(w) == operation {
+			change(w, stored)
 		}
 	}
-	t.Put(build(item, other))
-	result, err := do()
-	t.Put(build(t.Get(acme.At(shard).PK(), table.StateSK), back))
-	return result, err
+}
+
+// dropping drops conditions of an operation that mention one of the attributes,
+// or one of the fields of any limit but the write meter.
+func dropping(operation string, names ...string) func(*table.Write, table.Item) {
+	return on(operation, func(w *table.Write, _ table.Item) {
+		w.Require = slices.DeleteFunc(w.Require, func(c table.Condition) bool { return mentions(c, names) })
+	})
+}
+
+func mentions(c table.Condition, names []string) bool {
+	limit, field, ok := table.SplitAttr(c.Name)
+	return slices.Contains(names, c.Name) || ok && limit != quota.WriteMeter && slices.Contains(names, string(field)) ||
+		slices.ContainsFunc(c.Of, func(of table.Condition) bool { return mentions(of, names) })
+}
+
+// keeping drops all conditions of an operation but those that mention one of the
+// attributes or fields.
+func keeping(operation string, names ...string) func(*table.Write, table.Item) {
+	return on(operation, func(w *table.Write, _ table.Item) {
+		w.Require = slices.DeleteFunc(w.Require, func(c table.Condition) bool { return !mentions(c, append(names, table.AttrPK)) })
+	})
+}
+
+// unset drops what the writes of an operation set, as far as it is told.
+func unset(operation string, drops func(name string) bool) func(*table.Write, table.Item) {
+	return on(operation, func(w *table.Write, _ table.Item) {
+		w.Set = slices.DeleteFunc(w.Set, func(set table.Assignment) bool { return drops(set.Name) })
+	})
+}
+
+// each makes several changes of one write.
+func each(changes ...func(*table.Write, table.Item)) func(*table.Write, table.Item) {
+	return func(w *table.Write, stored table.Item) {
+		for _, change := range changes {
+			change(w, stored)
+		}
+	}
+}
+
+// risingTime is that a pass whose condition on rf is gone still moves it forward.
+func risingTime(w *table.Write, stored table.Item) {
+	rf, _ := stored.Int(table.AttrRefilledAt)
+	for i, set := range w.Set {
+		if n, _ := (table.Item{"n": set.Value}).Int("n"); set.Name == table.AttrRefilledAt && n <= rf {
+			w.Set[i].Value = table.Int(rf + 1)
+		}
+	}
+}
+
+// onZero has the write that a creation pins shard 0 by set another attribute.
+func onZero(set func(stored table.Item) table.Assignment) func(*table.Write, table.Item) {
+	change := func(w *table.Write, stored table.Item) {
+		if w.Key == acme.At(0).State() {
+			w.Set = append(w.Set, set(stored))
+		}
+	}
+	return each(on("pin", change), on("debit", change))
 }
 
 var bg = context.Background()
 
-// Tables that several mutants have.
+// Changes that several mutants make.
 var (
-	unpinned = unruly{create: func(t *memory.Store, c table.Creation) (table.CreationOutcome, error) {
-		return as(t, 0, count(c.Bucket.ShardCount), func() (table.CreationOutcome, error) { return t.Create(bg, c) })
-	}}.table
-	unbound = unruly{create: func(t *memory.Store, c table.Creation) (table.CreationOutcome, error) {
-		c.ConfigAttrs = nil
-		return t.Create(bg, c)
-	}}.table
-	unfrozen = unruly{freeze: func() error { return nil }}.table
-	anyGrant = unruly{create: func(t *memory.Store, c table.Creation) (table.CreationOutcome, error) {
-		for i, move := range c.Moves {
-			stored, _ := t.Read(bg, acme.At(move.Donor))
-			c.Moves[i].Guard.Grant = *stored.Limit(move.Limit).Grant
+	unpinned = each(dropping("pin", table.AttrShardCount), on("debit", func(w *table.Write, _ table.Item) {
+		w.Require = slices.DeleteFunc(w.Require, func(c table.Condition) bool { return c.Name == table.AttrShardCount })
+	}))
+	unbound  = func(c *table.Creation) { c.ConfigAttrs = nil }
+	unfrozen = unset("freeze", func(string) bool { return true })
+	anyGrant = dropping("debit", string(table.FieldGrant))
+
+	neverRaised = func(t *table.Table, group table.Group, count int, _ int64) ([]table.Sibling, error) {
+		return t.Shards(bg, group, count)
+	}
+	raisedLate = func(t *table.Table, group table.Group, count int, now int64) ([]table.Sibling, error) {
+		siblings, err := t.Shards(bg, group, count)
+		if err == nil {
+			_, err = t.RaiseAndRead(bg, group, count, now)
 		}
-		return t.Create(bg, c)
-	}}.table
+		return siblings, err
+	}
 )
 
 // mutants are the rules that the search has to miss when they are left out.
 var mutants = []mutant{
 	{
 		name: "no pin on shard 0's count", in: "a shard is created at 2 while the count doubles to 4", says: "was granted slot",
-		table: unpinned,
+		write: unpinned,
 	},
 	{
 		name: "no pin on shard 0's terms", in: "an operator lowers the limit while shards are created", says: "other terms",
-		table: unbound,
+		creation: unbound,
 	},
 	{
 		name: "no raise", in: "a sibling is restored while its slot is created", says: "was granted slot",
@@ -144,139 +143,88 @@ var mutants = []mutant{
 	},
 	{
 		name: "legacy grants not frozen by a raise", in: "legacy siblings are raised", says: "was granted slot",
-		raise: notFrozen,
+		write: unset("raise", func(name string) bool { return name != table.AttrShardCount }),
 	},
 	{
 		name: "shard 0's legacy grant not frozen", in: "a legacy shard 0, half spent, is doubled", says: "was granted slot",
-		table: unfrozen,
+		write: unfrozen,
 	},
 	{
 		name: "a pass without a condition on rf", in: "midnight passes while shards are created and used", says: "was granted slot",
-		table: unruly{pass: func(t *memory.Store, b *table.Bucket, pass *quota.Pass) (table.PassResult, error) {
-			stored, _ := t.Read(bg, b.Key)
-			free := *pass
-			free.Exact, free.ExpectRefilledAt = false, stored.RefilledAt
-			free.RefilledAt = max(pass.RefilledAt, stored.RefilledAt+1)
-			return t.Pass(bg, b, &free)
-		}}.table,
+		write: each(dropping("write pass", table.AttrRefilledAt), on("write pass", risingTime)),
 	},
 	{
 		name: "a reset without its count condition", in: "a sibling is restored while its slot is created", says: "was granted slot",
-		table: unruly{pass: func(t *memory.Store, b *table.Bucket, pass *quota.Pass) (table.PassResult, error) {
-			return as(t, b.Shard, count(pass.ShardCount), func() (table.PassResult, error) { return t.Pass(bg, b, pass) })
-		}}.table,
+		write: dropping("write pass", table.AttrShardCount),
 	},
 	{
 		name: "a pass without a condition on the balance", in: "refunds and spending on both sides of midnight", says: "without a restore",
-		table: unruly{pass: func(t *memory.Store, b *table.Bucket, pass *quota.Pass) (table.PassResult, error) {
-			free := *pass
-			free.Exact, free.Changes = false, nil
-			for _, c := range pass.Changes {
-				c.Max = nil
-				free.Changes = append(free.Changes, c)
-			}
-			return t.Pass(bg, b, &free)
-		}}.table,
+		write: dropping("write pass", string(table.FieldBalance), string(table.FieldConsumed)),
 	},
 	{
 		name: "a pass without a condition on vu and terms", in: "an operator changes the limit twice", says: "its ceiling",
-		table: unruly{pass: func(t *memory.Store, b *table.Bucket, pass *quota.Pass) (table.PassResult, error) {
-			free := *pass
-			stored, _ := t.Read(bg, b.Key)
-			free.ExpectValidUntil = stored.ValidUntil
-			return t.Pass(bg, stored, &free)
-		}}.table,
+		write: keeping("write pass", table.AttrRefilledAt, table.AttrShardCount, string(table.FieldBalance)),
 	},
 	{
 		name: "rf moved without materialising all limits", in: "a dripping limit beside a quota that is restored", says: "of what rpm had gained",
-		table: unruly{pass: func(t *memory.Store, b *table.Bucket, pass *quota.Pass) (table.PassResult, error) {
-			some := *pass
-			some.Changes = nil
-			for _, c := range pass.Changes {
-				if c.Restore {
-					some.Changes = append(some.Changes, c)
-				}
-			}
-			return t.Pass(bg, b, &some)
-		}}.table,
+		pass: func(pass *quota.Pass) {
+			pass.Changes = slices.DeleteFunc(pass.Changes, func(c quota.Change) bool { return !c.Restore })
+		},
 	},
 	{
 		name: "a stale donor", in: "midnight passes while shards are created and used", says: "another period",
-		siblings: func(siblings []table.Sibling, now int64) {
+		raise: func(t *table.Table, group table.Group, count int, now int64) ([]table.Sibling, error) {
+			siblings, err := t.RaiseAndRead(bg, group, count, now)
 			for _, s := range siblings {
 				if s.Bucket != nil {
 					s.Bucket.RefilledAt = max(s.Bucket.RefilledAt, now)
 				}
 			}
+			return siblings, err
 		},
-		table: unruly{create: func(t *memory.Store, c table.Creation) (table.CreationOutcome, error) {
-			for i := range c.Moves {
-				c.Moves[i].Guard.RefilledAt = 0
-			}
-			return t.Create(bg, c)
-		}}.table,
+		write: dropping("debit", table.AttrRefilledAt),
 	},
 	{
 		name: "a donor's grant not compared", in: "a batch from before the edge and a client after it", says: "another period",
-		table: anyGrant,
+		write: anyGrant,
 	},
 	{
 		name: "a mint beside a donor", in: "the aggregator and a client create the same shards", says: "was granted slot",
-		table: unruly{create: func(t *memory.Store, c table.Creation) (table.CreationOutcome, error) {
-			c.Moves = nil
-			return t.Create(bg, c)
-		}}.table,
+		creation: func(c *table.Creation) { c.Moves = nil },
 	},
 	{
 		name: "a restore of half", in: "a sibling is restored while its slot is created", says: "was restored to",
-		table: unruly{pass: func(t *memory.Store, b *table.Bucket, pass *quota.Pass) (table.PassResult, error) {
-			half := *pass
-			half.Changes = slices.Clone(pass.Changes)
-			for i := range half.Changes {
-				if half.Changes[i].Restore {
-					half.Changes[i].Delta /= 2
+		pass: func(pass *quota.Pass) {
+			for i := range pass.Changes {
+				if pass.Changes[i].Restore {
+					pass.Changes[i].Delta /= 2
 				}
 			}
-			return t.Pass(bg, b, &half)
-		}}.table,
+		},
 	},
 	{
 		name: "a new shard with a token too much", in: "a shard is created at 2 while the count doubles to 4", says: "of nothing",
-		table: unruly{create: func(t *memory.Store, c table.Creation) (table.CreationOutcome, error) {
+		creation: func(c *table.Creation) {
 			c.Bucket.Limit("q").Balance += 1000
 			c.Bucket.Fill()
-			return t.Create(bg, c)
-		}}.table,
+		},
 	},
 	{
 		name: "rf put back by a creation", in: "a shard is created at 2 while the count doubles to 4", says: "rf of shard 0 fell",
-		table: unruly{create: func(t *memory.Store, c table.Creation) (table.CreationOutcome, error) {
-			outcome, err := t.Create(bg, c)
-			zero, _ := t.Read(bg, acme.At(0))
-			t.Put(build(zero.Item, refilled(zero.RefilledAt-1)))
-			return outcome, err
-		}}.table,
+		write: onZero(func(stored table.Item) table.Assignment {
+			rf, _ := stored.Int(table.AttrRefilledAt)
+			return table.Assignment{Name: table.AttrRefilledAt, Value: table.Int(rf - 1)}
+		}),
 	},
 	{
-		name: "a count put down by a creation", in: "a shard is created at 2 while the count doubles to 4", says: "is not in the period",
-		table: unruly{create: func(t *memory.Store, c table.Creation) (table.CreationOutcome, error) {
-			outcome, err := t.Create(bg, c)
-			t.Put(build(t.Get(acme.At(0).PK(), table.StateSK), count(1)))
-			return outcome, err
-		}}.table,
+		name: "a count put down by a creation", in: "a shard is created at 2 while the count doubles to 4", says: "the count of shard 0 fell",
+		write: onZero(func(table.Item) table.Assignment {
+			return table.Assignment{Name: table.AttrShardCount, Value: table.Int(1)}
+		}),
 	},
 	{
 		name: "no mark set", in: "a batch is delivered again, in halves", says: "is counted",
-		table: unruly{usage: func(t *memory.Store, usage table.Usage) (table.UsageResult, error) {
-			result, err := t.AddUsage(bg, usage)
-			item := t.Get(usage.Key.PK(), usage.Key.SK())
-			for _, source := range usage.Sources {
-				delete(item, table.PositionAttr(source.Shard))
-				delete(item, table.RangesAttr(source.Shard))
-			}
-			t.Put(item)
-			return result, err
-		}}.table,
+		write: unset("add usage", func(name string) bool { return generic(name) != name }),
 	},
 	{
 		name: "a mark without the stream, a number", in: "the stream is made anew", says: "is counted",
@@ -292,13 +240,12 @@ var mutants = []mutant{
 	},
 	{
 		name: "the gap of a discarded batch not kept", in: "a batch is discarded and driven again later", says: "is counted",
-		table: unruly{usage: func(t *memory.Store, usage table.Usage) (table.UsageResult, error) {
+		usage: func(usage *table.Usage) {
 			for i := range usage.Sources {
 				next := usage.Sources[i].Next
 				usage.Sources[i].Next = table.SeenRecords{{First: next[0].First, Last: next[len(next)-1].Last}}
 			}
-			return t.AddUsage(bg, usage)
-		}}.table,
+		},
 	},
 }
 

@@ -2,287 +2,157 @@ package proof_test
 
 import (
 	"context"
-	"fmt"
-	"strconv"
-	"strings"
+	"slices"
 
 	"github.com/shardquota/shardquota/internal/explore"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
 
-// requests is a table.Client on which every request to the service is a step of
-// its actor: raising siblings is a read, and then an update for each. Without
-// an actor requests are just made.
+// requests is the table to one actor: table.Table itself, over steps. It notes for
+// the books what a write was planned for. A mutant changes the plan here.
 type requests struct {
+	*table.Table
+	db   *steps
 	w    *world
-	a    *explore.Actor
-	name string // without an actor: who asks
-	user *user  // whose requests these are; nil where it takes no tokens with a Limiter
+	user *user // whose requests these are; nil where it takes no tokens with a Limiter
 }
 
 var _ table.Client = (*requests)(nil)
 
-func (r *requests) request(do func() explore.Digest) error {
-	if r.a == nil {
-		do()
-		return nil
-	}
-	if err := r.a.Request(do); err != nil {
-		return fmt.Errorf("%w: %w", table.ErrRetry, err)
-	}
-	return nil
+// requests returns the table to an actor, or, where a is nil, to somebody who is
+// called name.
+func (w *world) requests(a *explore.Actor, name string, user *user) *requests {
+	db := &steps{w: w, a: a, name: name}
+	return &requests{Table: &table.Table{DB: db, Raises: 1}, db: db, w: w, user: user}
 }
 
-func (r *requests) say(format string, args ...any) {
-	if r.a != nil {
-		r.a.Say(format, args...)
-	} else if r.w.tell != nil {
-		r.w.tell(r.name + " " + fmt.Sprintf(format, args...))
-	}
-}
-
-// told reports whether anybody reads what is said.
-func (r *requests) told() bool { return r.a != nil && r.a.Told() || r.w.tell != nil }
-
-func (r *requests) Read(_ context.Context, key table.Key) (*table.Bucket, error) {
-	var b *table.Bucket
-	err := r.request(func() (digest explore.Digest) {
-		b, digest = r.w.of(key.Group).read(key.Shard)
-		r.say("reads %s%s", shardName(key), brief{b})
-		return digest
-	})
-	return pick(b, nil, err)
-}
+// step is a request that is not of a table.DB.
+func (r *requests) step(do func() explore.Digest) { _ = r.db.request(context.Background(), do) }
 
 // look is a read by which the reader notes the time, too.
 func (r *requests) look(shard int, skew int64) (b *table.Bucket, now int64) {
-	_ = r.request(func() explore.Digest {
+	r.step(func() explore.Digest {
 		var digest explore.Digest
 		b, digest = r.w.read(shard)
 		now = r.w.now + skew
-		r.say("reads shard %d%s at %s", shard, brief{b}, moment(now))
+		if r.db.told() {
+			r.db.say("reads %s at %s", shardBrief(acme.At(shard), b), clock(now))
+		}
 		return digest.Add(uint64(now))
 	})
 	return b, now
 }
 
-// pick returns a request's result, or why it failed.
-func pick[T any](result T, own, fault error) (T, error) {
-	if fault != nil {
-		var none T
-		return none, fault
+func (r *requests) AddUsage(ctx context.Context, usage table.Usage) (table.UsageResult, error) {
+	if r.w.mutant.usage != nil {
+		r.w.mutant.usage(&usage)
 	}
-	return result, own
+	return r.Table.AddUsage(ctx, usage)
 }
 
-func (r *requests) AddUsage(_ context.Context, usage table.Usage) (table.UsageResult, error) {
-	var result table.UsageResult
-	var own error
-	err := r.request(func() explore.Digest {
-		result, own = r.w.addUsage(usage)
-		if r.told() {
-			r.say("counts %s in %d writes, %s", counters(usage), usage.Events, outcome(result.Applied))
-		}
-		d := explore.Digest(0).Add(flag(result.Applied))
-		for shard, counted := range result.Seen {
-			mark, runs := counted.Texts()
-			d += explore.Digest(0).Add(uint64(shard)).Text(mark).Text(runs)
-		}
-		return d
-	})
-	return pick(result, own, err)
+func (r *requests) Pass(ctx context.Context, b *table.Bucket, pass *quota.Pass) (table.PassResult, error) {
+	if r.w.mutant.pass != nil {
+		pass = r.w.mutant.passed(pass)
+	}
+	r.db.book = func(changes []change) {
+		r.w.of(b.Key.Group).books.passed(b, changes[0].before, changes[0].after, pass)
+	}
+	return r.Table.Pass(ctx, b, pass)
 }
 
-func (r *requests) Pass(_ context.Context, b *table.Bucket, pass *quota.Pass) (table.PassResult, error) {
-	var result table.PassResult
-	var own error
-	err := r.request(func() explore.Digest {
-		result, own = r.w.pass(b, pass)
-		if r.told() {
-			r.say("passes shard %d at %d (%s, rf %s), %s", b.Shard, pass.ShardCount, changes(pass), clock(pass.RefilledAt), outcome(result.Applied))
-		}
-		return r.w.shards[b.Shard].digest.Add(flag(result.Applied))
-	})
-	return pick(result, own, err)
+// passed is a pass as the mutant writes it.
+func (m mutant) passed(pass *quota.Pass) *quota.Pass {
+	other := *pass
+	other.Changes = slices.Clone(pass.Changes)
+	m.pass(&other)
+	return &other
 }
 
-func (r *requests) Double(ctx context.Context, group table.Group, from int) (table.DoubleResult, error) {
-	var result table.DoubleResult
-	var own error
-	err := r.request(func() explore.Digest {
-		result, own = r.w.table.Double(ctx, group, from)
-		r.w.of(group).wrote(0)
-		r.say("doubles from %d, %s", from, outcome(result.Applied))
-		return explore.Digest(0).Add(flag(result.Applied), uint64(result.Count))
-	})
-	return pick(result, own, err)
-}
-
-func (r *requests) Freeze(ctx context.Context, key table.Key, freezes []quota.Freeze) error {
-	var own error
-	err := r.request(func() explore.Digest {
-		own = r.w.table.Freeze(ctx, key, freezes)
-		r.w.of(key.Group).wrote(key.Shard)
-		r.say("freezes the grant of shard %d at %d", key.Shard, freezes[0].Grant)
-		return 0
-	})
-	_, err = pick(0, own, err)
-	return err
-}
-
-func (r *requests) Create(_ context.Context, c table.Creation) (table.CreationOutcome, error) {
-	var result table.CreationOutcome
-	var own error
-	err := r.request(func() explore.Digest {
-		w := r.w.of(c.Bucket.Key.Group)
-		result, own = w.create(c)
-		if r.user != nil && result == table.Created {
-			w.books.whole(c)
-		}
-		if r.told() {
-			r.say("creates shard %d at %d (%s), %s", c.Bucket.Shard, c.Bucket.ShardCount, funding(c), outcomes[result])
-		}
-		return explore.Digest(result)
-	})
-	return pick(result, own, err)
-}
-
-func (r *requests) RaiseAndRead(_ context.Context, group table.Group, n int, now int64) ([]table.Sibling, error) {
-	siblings, err := r.family(group, n)
-	for shard, sibling := range siblings {
-		if b := sibling.Bucket; r.w.mutant.raise == neverRaised || b == nil || shard == 0 || b.ShardCount >= n {
-			continue
-		}
-		raised, err := r.raise(sibling.Bucket, n, now)
-		if err != nil {
-			return nil, err
-		}
-		if r.w.mutant.raise != raisedLate {
-			siblings[shard] = raised
+func (r *requests) Create(ctx context.Context, c table.Creation) (table.CreationOutcome, error) {
+	if r.w.mutant.creation != nil {
+		c.Moves = slices.Clone(c.Moves)
+		r.w.mutant.creation(&c)
+	}
+	r.db.book = func(changes []change) {
+		books := r.w.of(c.Bucket.Key.Group).books
+		books.created(r.w.of(c.Bucket.Key.Group).at(0), c, changes[0], changes[1:1+len(c.Donors())])
+		if r.user != nil {
+			books.whole(c)
 		}
 	}
-	if err == nil && r.w.mutant.siblings != nil {
-		r.w.mutant.siblings(siblings, now)
+	return r.Table.Create(ctx, c)
+}
+
+func (r *requests) RaiseAndRead(ctx context.Context, group table.Group, n int, now int64) ([]table.Sibling, error) {
+	raise := r.Table.RaiseAndRead
+	if r.w.mutant.raise != nil {
+		raise = func(ctx context.Context, group table.Group, n int, now int64) ([]table.Sibling, error) {
+			return r.w.mutant.raise(r.Table, group, n, now)
+		}
+	}
+	siblings, err := raise(ctx, group, n, now)
+	if r.db.a != nil {
+		r.db.a.Live()
 	}
 	return siblings, err
 }
 
-// family reads shards 0 to n-1: at once, or, as DynamoDB's batch read may, one
-// by one.
-func (r *requests) family(group table.Group, n int) ([]table.Sibling, error) {
-	siblings := make([]table.Sibling, n)
-	if r.w.reads != atOnce {
-		for i := range siblings {
-			if r.w.reads == lastFirst {
-				i = n - 1 - i
-			}
-			b, err := r.Read(context.Background(), group.At(i))
-			if err != nil {
-				return nil, err
-			}
-			siblings[i].Bucket = b
-		}
-		return siblings, nil
+func (r *requests) Charge(ctx context.Context, key table.Key, charge table.FastCharge) (table.WriteResult, error) {
+	r.db.book = func(changes []change) {
+		r.w.of(key.Group).books.took(r.user, changes[0].before, changes[0].after, charge.Now)
 	}
-	err := r.request(func() explore.Digest {
-		var d explore.Digest
-		for shard := range siblings {
-			b, digest := r.w.of(group).read(shard)
-			siblings[shard].Bucket = b
-			d = d.Add(uint64(digest))
-		}
-		r.say("reads shards 0 to %d", n-1)
-		return d
-	})
-	return pick(siblings, nil, err)
+	return r.Table.Charge(ctx, key, charge)
 }
 
-// raise is the update of one sibling, planned from an image.
-func (r *requests) raise(b *table.Bucket, n int, now int64) (table.Sibling, error) {
-	var sibling table.Sibling
-	err := r.request(func() explore.Digest {
-		w := r.w.of(b.Key.Group)
-		stored := w.at(b.Shard)
-		if sibling.Raised = stored.ShardCount < n; sibling.Raised {
-			item := stored.Item.Clone()
-			for _, freeze := range r.freezes(b, now) {
-				if name := table.Attr(freeze.Limit, table.FieldGrant); item[name] == nil {
-					item[name] = table.N(strconv.Itoa(freeze.Grant))
-				}
-			}
-			w.put(build(item, count(n)), b.Shard)
-		}
-		var digest explore.Digest
-		sibling.Bucket, digest = w.read(b.Shard)
-		r.say("raises shard %d to %d, %s", b.Shard, n, outcome(sibling.Raised))
-		return digest.Add(flag(sibling.Raised))
-	})
-	return pick(sibling, nil, err)
+func (r *requests) Use(ctx context.Context, b *table.Bucket, use *quota.Use, expires int64) (table.WriteResult, error) {
+	r.db.book = func(changes []change) { r.used(b, use, changes[0]) }
+	return r.Table.Use(ctx, b, use, expires)
 }
 
-func flag(b bool) uint64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-func outcome(applied bool) string {
-	if applied {
-		return "done"
-	}
-	return "refused"
-}
-
-var outcomes = map[table.CreationOutcome]string{
-	table.Created: "done", table.Exists: "refused: it is there", table.PinMoved: "refused: the count is another",
-	table.DonorChanged: "refused: a donor or the terms changed",
-}
-
-// brief says what a bucket holds, when it is printed.
-type brief struct{ *table.Bucket }
-
-func (b brief) String() string {
-	if b.Bucket == nil {
-		return " (none)"
-	}
-	return fmt.Sprintf(" (count %d, q %s)", b.ShardCount, tokens(b.Limit("q").Balance))
-}
-
-func changes(pass *quota.Pass) string {
-	var texts []string
-	for _, c := range pass.Changes {
-		sign := "+"
-		if c.Delta < 0 {
-			sign = ""
-		}
-		texts = append(texts, c.Limit+" "+sign+tokens(c.Delta))
-	}
-	return strings.Join(texts, ", ")
-}
-
-func counters(usage table.Usage) string {
-	var texts []string
-	for _, limit := range []string{"q", "rpm"} {
-		if amount, ok := usage.Counters[limit]; ok {
-			texts = append(texts, limit+" "+tokens(amount))
+func (r *requests) UseAll(ctx context.Context, uses []table.PlannedUse) (applied bool, err error) {
+	r.db.book = func(changes []change) {
+		for i, u := range uses {
+			r.used(u.Bucket, u.Use, changes[i])
 		}
 	}
-	return strings.Join(texts, ", ")
+	return r.Table.UseAll(ctx, uses)
 }
 
-func funding(c table.Creation) string {
-	text := "q " + tokens(c.Bucket.Limit("q").Balance)
-	for _, move := range c.Moves {
-		text += fmt.Sprintf(" off shard %d", move.Donor)
-	}
-	return text
+// used notes a use: a pass, and what was taken after it.
+func (r *requests) used(image *table.Bucket, use *quota.Use, c change) {
+	books, passed := r.w.of(image.Key.Group).books, untaken(c.after, use)
+	books.passed(image, c.before, passed, use.Pass)
+	books.took(r.user, passed, c.after, use.RefilledAt)
 }
 
-func (r *requests) freezes(b *table.Bucket, now int64) []quota.Freeze {
-	if r.w.mutant.raise == notFrozen {
-		return nil
+// untaken is a bucket as a use's pass alone would have left it.
+func untaken(after *table.Bucket, use *quota.Use) *table.Bucket {
+	b := *after
+	b.Limits = slices.Clone(b.Limits)
+	for _, charge := range use.Charges {
+		l := b.Limit(charge.Limit)
+		l.Balance, l.Consumed = l.Balance+charge.Debit, l.Consumed-charge.Consumed
 	}
-	return quota.FrozenGrants(&b.Bucket, now)
+	return &b
+}
+
+func (r *requests) Reconcile(ctx context.Context, b *table.Bucket, adjustments []quota.Adjustment) (table.WriteResult, error) {
+	if r.w.mutant.adjust != nil {
+		adjustments = slices.Clone(adjustments)
+		r.w.mutant.adjust(adjustments)
+	}
+	r.db.book = func(changes []change) {
+		r.w.of(b.Key.Group).books.settled(r.user, changes[0].before, changes[0].after)
+	}
+	return r.Table.Reconcile(ctx, b, adjustments)
+}
+
+func (r *requests) Insert(ctx context.Context, item table.Item) (inserted bool, err error) {
+	r.db.book = func(changes []change) {
+		if c := changes[0]; c.before == nil && c.after != nil {
+			r.w.of(c.after.Key.Group).books.founded(c.after)
+		}
+	}
+	return r.Table.Insert(ctx, item)
 }

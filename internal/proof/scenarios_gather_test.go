@@ -1,12 +1,9 @@
 package proof_test
 
 import (
-	"context"
-
 	"github.com/shardquota/shardquota/internal/explore"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
-	"github.com/shardquota/shardquota/table/memory"
 )
 
 // gathered has a shard say that q is.
@@ -71,66 +68,4 @@ var gatherScenarios = []scenario{
 			}
 		},
 	},
-}
-
-func (u unruly) UseAll(ctx context.Context, uses []table.PlannedUse) (bool, error) {
-	if u.useAll == nil {
-		return u.Client.UseAll(ctx, uses)
-	}
-	return u.useAll(u.Client, uses)
-}
-
-// gatherMutants are rules of gathering, left out.
-var gatherMutants = []mutant{
-	{
-		name: "what is gathered is taken shard by shard", says: "is there or was used",
-		in: "limiters gather the last tokens of two shards while others take them",
-		table: unruly{useAll: func(t *memory.Client, uses []table.PlannedUse) (bool, error) {
-			for _, u := range uses {
-				if taken, err := t.Use(bg, u.Bucket, u.Use, u.Expires); !taken.Applied || err != nil {
-					return false, err
-				}
-			}
-			return true, nil
-		}}.table,
-	},
-	{
-		name: "gathered whatever the balances have become", says: "was admitted",
-		in: "limiters gather the last tokens of two shards while others take them",
-		table: unruly{useAll: func(t *memory.Client, uses []table.PlannedUse) (bool, error) {
-			return t.UseAll(bg, changedUses(t, uses, func(_ *table.Bucket, use *quota.Use) {
-				for i := range use.Charges {
-					use.Charges[i].Least = nil
-				}
-			}))
-		}}.table,
-	},
-	{
-		name: "gathered without a condition on rf", says: "was granted slot",
-		in: "a limiter gathers across midnight while a sibling is restored",
-		table: unruly{useAll: func(t *memory.Client, uses []table.PlannedUse) (bool, error) {
-			return t.UseAll(bg, changedUses(t, uses, func(now *table.Bucket, use *quota.Use) {
-				use.ExpectRefilledAt, use.ExpectValidUntil = now.RefilledAt, now.ValidUntil
-				use.RefilledAt = max(use.RefilledAt, now.RefilledAt+1)
-				for i := range use.Changes {
-					use.Changes[i].Max = nil
-				}
-			}))
-		}}.table,
-	},
-}
-
-// changedUses are uses that are changed before they are written; change is given
-// each bucket as it is.
-func changedUses(t *memory.Client, uses []table.PlannedUse, change func(now *table.Bucket, use *quota.Use)) []table.PlannedUse {
-	var others []table.PlannedUse
-	for _, u := range uses {
-		pass := *u.Use.Pass
-		pass.Changes = append([]quota.Change(nil), u.Use.Changes...)
-		use := &quota.Use{Pass: &pass, Charges: append([]quota.Charge(nil), u.Use.Charges...)}
-		now, _ := t.Read(bg, u.Bucket.Key)
-		change(now, use)
-		others = append(others, table.PlannedUse{Bucket: u.Bucket, Use: use, Expires: u.Expires})
-	}
-	return others
 }

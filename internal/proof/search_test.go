@@ -54,9 +54,14 @@ func (x scenario) search(m mutant, opts explore.Options) explore.Result {
 	return explore.Search(func() explore.System { return x.system(m, decoded) }, opts)
 }
 
-// story renders what is wrong, and how it comes to that.
+// story renders what is wrong, and how it comes to that: the longest order that
+// worked, and the step too many.
 func story(r explore.Result) string {
-	return fmt.Sprintf("%s\n  %s", r.Wrong, strings.Join(r.Schedule, "\n  "))
+	lines := slices.Clone(r.Schedule)
+	if r.Right > 0 {
+		lines = slices.Insert(lines, r.Right, "-- up to here all is right, whoever stops --")
+	}
+	return r.Wrong + "\n  " + strings.ReplaceAll(strings.Join(lines, "\n"), "\n", "\n  ")
 }
 
 // Whatever the order, the books are right after every step.

@@ -40,7 +40,7 @@ const stormShards = 8
 // limited has the real Limiter draw shards.
 func (s *storm) limited() {
 	s.user = &user{w: s.world, name: "limiter", claims: &claims{}}
-	s.user.start(&requests{w: s.world, user: s.user})
+	s.user.start(s.requests(nil, "", s.user))
 	s.users = append(s.users, s.user)
 	end := midnight
 	if s.session {
@@ -62,7 +62,7 @@ func (s *storm) take(shard int, amount int64) {
 	}
 }
 
-func (s *storm) client() *client { return &client{w: s.world, store: &requests{w: s.world}} }
+func (s *storm) client() *client { return &client{w: s.world, store: s.requests(nil, "", nil)} }
 
 func (s *storm) step() {
 	shard := s.r.IntN(s.at(0).ShardCount)
@@ -126,7 +126,7 @@ func (s *storm) plan(shard int) {
 		return
 	}
 	if pass, _ := quota.PlanPass(&b.Bucket, nil, s.now); pass != nil {
-		s.planned = append(s.planned, func() { _, _ = (&requests{w: s.world}).Pass(context.Background(), b, pass) })
+		s.planned = append(s.planned, func() { _, _ = s.requests(nil, "", nil).Pass(context.Background(), b, pass) })
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -141,9 +142,12 @@ func (w *world) countedOnce() string {
 		return ""
 	}
 	counted := map[usageOf]string{}
-	for key := range w.usage {
-		item := w.mem.Get(key.PK(), key.SK())
-		_, counters, err := table.ParseUsage(item)
+	for at := range w.others {
+		if !strings.HasPrefix(at.SK, table.UsageSK) {
+			continue
+		}
+		item := w.mem.Get(at.PK, at.SK)
+		key, counters, err := table.ParseUsage(item)
 		if err != nil {
 			return err.Error()
 		}

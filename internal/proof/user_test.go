@@ -47,7 +47,7 @@ func (w *world) limiter(name string, p program, do ...func(u *user)) explore.Spe
 	return explore.Spec{Name: name, Crashes: p.crashes, Faults: p.faults, Run: func(a *explore.Actor) {
 		u := &user{program: p, w: w, name: name, claims: kept.claims}
 		u.claims.begun = false // what was under way when it crashed may have been done
-		u.start(&requests{w: w, a: a, user: u})
+		u.start(w.requests(a, name, u))
 		for _, op := range do {
 			op(u)
 		}
@@ -96,10 +96,10 @@ func (u *user) pick(n int) int {
 // step.
 func (u *user) clock() time.Time {
 	now := u.w.now + u.skew
-	if u.w.ticks && !u.warm && u.store.a != nil {
-		u.store.a.Do(func() explore.Digest {
+	if a := u.store.db.a; u.w.ticks && !u.warm && a != nil {
+		a.Do(func() explore.Digest {
 			now = u.w.now + u.skew
-			u.store.say("looks at the clock: %s", moment(now))
+			a.Say("looks at the clock: %s", moment(now))
 			return explore.Digest(now)
 		})
 	}
@@ -154,7 +154,7 @@ func releases(u *user) {
 	err := last.Release(context.Background())
 	known := !errors.Is(err, table.ErrRetry)
 	if !known {
-		u.store.a.Recovered()
+		u.store.db.a.Recovered()
 		err = last.Release(context.Background())
 	}
 	u.expect(err)
@@ -176,7 +176,11 @@ func sets(declared ...limits.Limit) func(*user) {
 // stores stores another capacity for acme, and brings it to no bucket yet.
 func stores(capacity int64) func(*user) {
 	return func(u *user) {
-		u.expect(u.store.Replace(context.Background(), build(ownLimits, attrs{"l_q_cp": capacity})))
+		u.store.step(func() explore.Digest {
+			u.w.putOther(build(ownLimits, attrs{"l_q_cp": capacity}))
+			u.store.db.say("stores a limit of %d", capacity)
+			return 0
+		})
 	}
 }
 
@@ -207,7 +211,7 @@ func (u *user) operates(err error) {
 func (w *world) drawnByLimiter() func(shard int) {
 	u := &user{w: w, name: "in the end a limiter", claims: &claims{}}
 	u.options = w.users[0].options
-	u.start(&requests{w: w, name: u.name, user: u})
+	u.start(w.requests(nil, u.name, u))
 	amounts := limiter.Amounts{"q": 0}
 	if w.mem.Get(configPK, configSK)["l_come_cp"] != nil {
 		amounts["come"] = 0

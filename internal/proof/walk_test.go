@@ -11,18 +11,17 @@ import (
 
 // double doubles shard 0's count, and returns the record of it.
 func (w *world) double(from int) *record {
-	result, err := w.table.Double(context.Background(), acme, from)
+	result, err := w.requests(nil, "", nil).Double(context.Background(), acme, from)
 	if err != nil || !result.Applied {
 		panic(fmt.Sprint("not doubled from ", from, ": ", err))
 	}
-	w.wrote(0)
 	return w.stream.log[len(w.stream.log)-1]
 }
 
 // deliver hands records to an aggregator.
 func (w *world) deliver(t testing.TB, now int64, batch ...*record) {
 	t.Helper()
-	agg := over(&requests{w: w}, w.windows...)
+	agg := over(w.requests(nil, "", nil), w.windows...)
 	report := agg.ProcessDecoded(context.Background(), w.deliveries(batch), func(int64) int64 { return now })
 	if err := report.Err(); err != nil {
 		t.Fatal(err)
@@ -81,7 +80,7 @@ func nobodySpends(t *testing.T, seed uint64) {
 func (w *world) createAll(fund fundFunc, shards ...int) {
 	for _, shard := range shards {
 		if w.at(shard) == nil {
-			c := client{w: w, store: &requests{w: w}, fund: fund}
+			c := client{w: w, store: w.requests(nil, "", nil), fund: fund}
 			c.create(shard)
 		}
 	}

@@ -1,7 +1,6 @@
 package proof_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
@@ -19,7 +18,6 @@ const maxShards = quota.MaxShards
 // what time it is.
 type world struct {
 	mem    *memory.Store
-	table  table.Client // what requests are done by: mem, or a mutant over it
 	mutant mutant
 	group  table.Group // whose shards these are
 	above  *world      // the parent's, on the same table; nil where there is none
@@ -27,8 +25,7 @@ type world struct {
 	now       int64
 	ticks     bool // some actor moves the clock
 	shards    [maxShards]*shard
-	usage     map[table.UsageKey]explore.Digest
-	others    map[table.ItemKey]explore.Digest // items that are neither shards nor usage
+	others    map[table.ItemKey]explore.Digest // items that are no shards
 	users     []*user
 	books     *books
 	stream    stream
@@ -64,25 +61,21 @@ type shard struct {
 func newWorld(m mutant, decoded decoder, now int64, items ...table.Item) *world {
 	w := &world{
 		mem: memory.New(), mutant: m, group: acme, now: now, books: newBooks(), decoded: decoded,
-		usage: map[table.UsageKey]explore.Digest{}, others: map[table.ItemKey]explore.Digest{},
-	}
-	w.table = w.mem.Client()
-	if m.table != nil {
-		w.table = m.table(w)
+		others: map[table.ItemKey]explore.Digest{},
 	}
 	for _, item := range items {
-		w.mem.Put(item)
 		pk, sk := item.Key()
 		if sk != table.StateSK {
-			w.others[table.ItemKey{PK: pk, SK: sk}] = digestOf(item)
+			w.putOther(item)
 			continue
 		}
+		w.mem.Put(item)
 		key, err := table.ParseKey(pk)
 		if err != nil {
 			panic(err)
 		}
 		if key.Group != acme && w.above == nil {
-			w.above = &world{mem: w.mem, table: w.table, mutant: m, group: key.Group, now: now, books: newBooks(), decoded: decoded}
+			w.above = &world{mem: w.mem, mutant: m, group: key.Group, now: now, books: newBooks(), decoded: decoded}
 		}
 		of := w.of(key.Group)
 		of.shards[key.Shard] = of.load(key.Shard)
@@ -162,63 +155,37 @@ func (w *world) held() (sum int64) {
 	return sum
 }
 
-// wrote looks at a shard after a write, and puts what changed on the stream.
-func (w *world) wrote(i int) (before, after *table.Bucket) {
+// wroteShard looks at a shard after a write, and puts what changed on the stream.
+func (w *world) wroteShard(i int) change {
 	old := w.shards[i]
 	now := w.load(i)
 	if now == nil {
-		return nil, nil
+		return change{}
 	}
 	if old != nil && now.digest == old.digest {
-		return old.Bucket, old.Bucket
+		return change{old.Bucket, old.Bucket}
 	}
 	w.shards[i] = now
 	w.stream.add(i, old, now, w.now-w.now%second)
-	before = nil
+	c := change{after: now.Bucket}
 	if old != nil {
-		before = old.Bucket
+		c.before = old.Bucket
 	}
-	w.books.change(before, now.Bucket, w.now-w.now%second)
-	return before, now.Bucket
+	w.books.change(c.before, c.after, w.now-w.now%second)
+	return c
 }
 
 // put writes an item of a shard.
 func (w *world) put(item table.Item, i int) {
 	w.mem.Put(item)
-	w.wrote(i)
+	w.wroteShard(i)
 }
 
-func (w *world) pass(b *table.Bucket, pass *quota.Pass) (table.PassResult, error) {
-	result, err := w.table.Pass(context.Background(), b, pass)
-	if result.Applied {
-		before, after := w.wrote(b.Shard)
-		w.books.passed(b, before, after, pass)
-	}
-	return result, err
-}
-
-func (w *world) create(c table.Creation) (table.CreationOutcome, error) {
-	held, there := w.held(), w.at(c.Bucket.Shard) != nil
-	outcome, err := w.table.Create(context.Background(), c)
-	if outcome != table.Created || there {
-		return outcome, err
-	}
-	var donors []*table.Bucket
-	for _, donor := range c.Donors() {
-		_, b := w.wrote(donor.Shard)
-		donors = append(donors, b)
-	}
-	_, after := w.wrote(c.Bucket.Shard)
-	w.books.created(w.at(0), after, w.held()-held, c, donors)
-	return outcome, err
-}
-
-func (w *world) addUsage(usage table.Usage) (table.UsageResult, error) {
-	result, err := w.table.AddUsage(context.Background(), usage)
-	if result.Applied {
-		w.usage[usage.Key] = digestOf(w.mem.Get(usage.Key.PK(), usage.Key.SK()))
-	}
-	return result, err
+// putOther writes an item that is no shard.
+func (w *world) putOther(item table.Item) {
+	w.mem.Put(item)
+	pk, sk := item.Key()
+	w.others[table.ItemKey{PK: pk, SK: sk}] = digestOf(item)
 }
 
 // spend is what a client does on its fast path: it takes an amount, or gives
@@ -254,9 +221,6 @@ func (w *world) digest() explore.Digest {
 		}
 	}
 	var sum explore.Digest
-	for key, item := range w.usage {
-		sum += explore.Digest(item).Text(key.SK())
-	}
 	for key, item := range w.others {
 		sum += explore.Digest(item).Text(key.PK).Text(key.SK)
 	}
@@ -328,7 +292,7 @@ func (w *world) settle() string {
 
 // drawn is that a client by the rules draws a shard.
 func (w *world) drawn(i int) {
-	c := &client{w: w, store: &requests{w: w, name: "in the end a client"}}
+	c := &client{w: w, store: w.requests(nil, "in the end a client", nil)}
 	if w.at(i) == nil {
 		c.create(i)
 	}

@@ -13,30 +13,15 @@ import (
 // OpenClient returns an empty table.
 type OpenClient func(t testing.TB) (table.Client, Raw)
 
+var clientSuites = []suite{
+	{"Take", takeCases}, {"Use", useCases}, {"UseAll", useAllCases}, {"Settle", settleCases}, {"Tell", tellCases},
+	{"Insert", insertCases}, {"Amend", amendCases}, {"Remove", removeCases}, {"Items", itemCases}, {"Find", findCases},
+	{"FindLevels", levelCases}, {"Race", clientRaceCases}, {"Errors", clientErrorCases},
+}
+
 // RunClient runs the suite of what only a Client does, each test over a table of
 // its own.
-func RunClient(t *testing.T, open OpenClient) {
-	for _, suite := range []struct {
-		name  string
-		cases []testCase
-	}{
-		{"Take", takeCases},
-		{"Use", useCases},
-		{"UseAll", useAllCases},
-		{"Settle", settleCases},
-		{"Tell", tellCases},
-		{"Insert", insertCases},
-		{"Amend", amendCases},
-		{"Remove", removeCases},
-		{"Items", itemCases},
-		{"Find", findCases},
-		{"FindLevels", levelCases},
-		{"Race", clientRaceCases},
-		{"Errors", clientErrorCases},
-	} {
-		t.Run(suite.name, func(t *testing.T) { runCases(t, open.store, suite.cases) })
-	}
-}
+func RunClient(t *testing.T, open OpenClient) { runSuites(t, open.store, clientSuites...) }
 
 // store is open for cases, all of which have a fixture of a Store.
 func (open OpenClient) store(t testing.TB) (table.Store, Raw) { return open(t) }

@@ -30,35 +30,42 @@ type Raw interface {
 // Open returns an empty table.
 type Open func(t testing.TB) (table.Store, Raw)
 
-// Run runs the suite, each test over a table of its own.
-func Run(t *testing.T, open Open) {
-	for _, suite := range []struct {
-		name  string
-		cases []testCase
-	}{
-		{"Read", readCases},
-		{"AddUsage", usageCases},
-		{"Pass", passCases},
-		{"Double", doubleCases},
-		{"Freeze", freezeCases},
-		{"RaiseAndRead", raiseCases},
-		{"Create", createCases},
-		{"Race", raceCases},
-		{"Errors", errorCases},
-	} {
-		t.Run(suite.name, func(t *testing.T) { runCases(t, open, suite.cases) })
-	}
+// suite is the cases of one method.
+type suite struct {
+	name  string
+	cases []testCase
 }
 
-// RunCreate runs the part of the suite that is about Create.
-func RunCreate(t *testing.T, open Open) { runCases(t, open, createCases) }
+var storeSuites = []suite{
+	{"Read", readCases}, {"AddUsage", usageCases}, {"Pass", passCases}, {"Double", doubleCases}, {"Freeze", freezeCases},
+	{"RaiseAndRead", raiseCases}, {"Create", createCases}, {"Race", raceCases}, {"Errors", errorCases},
+}
 
-func runCases(t *testing.T, open Open, cases []testCase) {
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			store, raw := open(t)
-			c.run(&fixture{t, store, raw})
-		})
+// Run runs the suite, each test over a table of its own.
+func Run(t *testing.T, open Open) { runSuites(t, open, storeSuites...) }
+
+// RunCreate runs the part of the suite that is about Create.
+func RunCreate(t *testing.T, open Open) { runSuites(t, open, suite{"Create", createCases}) }
+
+func runSuites(t *testing.T, open Open, suites ...suite) {
+	each(open, suites, func(name string, run func(t testing.TB)) {
+		t.Run(name, func(t *testing.T) { run(t) })
+	})
+}
+
+// Each yields every case of Run and RunClient, to be run by the caller.
+func Each(open OpenClient, yield func(name string, run func(t testing.TB))) {
+	each(open.store, slices.Concat(storeSuites, clientSuites), yield)
+}
+
+func each(open Open, suites []suite, yield func(name string, run func(t testing.TB))) {
+	for _, s := range suites {
+		for _, c := range s.cases {
+			yield(s.name+"/"+c.name, func(t testing.TB) {
+				store, raw := open(t)
+				c.run(&fixture{t, store, raw})
+			})
+		}
 	}
 }
 
@@ -69,7 +76,7 @@ type testCase struct {
 
 // fixture is one test over one table.
 type fixture struct {
-	*testing.T
+	testing.TB
 	store table.Store
 	raw   Raw
 }
