@@ -12,10 +12,10 @@ import (
 	"unicode"
 
 	"github.com/shardquota/shardquota/internal/explore"
+	"github.com/shardquota/shardquota/internal/storetest"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/memory"
-	"github.com/shardquota/shardquota/table/storetest"
 )
 
 // kindOf is a write's operation without the number of a shard.

@@ -129,7 +129,7 @@ var limiterMutants = []mutant{
 		name: "nothing given back where the parent gives nothing", says: "says it took",
 		in: "two limiters take the last of a parent's tokens",
 		write: on("reconcile", func(w *table.Write, _ table.Item) {
-			w.Require, w.Add = nil, nil
+			w.Require, w.Add = w.Require[:1], nil
 		}),
 	},
 	{

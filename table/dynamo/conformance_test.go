@@ -7,9 +7,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/shardquota/shardquota/internal/dynoxide"
+	"github.com/shardquota/shardquota/internal/storetest"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/dynamo"
-	"github.com/shardquota/shardquota/table/storetest"
 )
 
 func TestConformance(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/shardquota/shardquota/internal/dynoxide"
+	"github.com/shardquota/shardquota/internal/storetest"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/dynamo"
-	"github.com/shardquota/shardquota/table/storetest"
 )
 
 // permissions is a client that notes which IAM actions its calls need.

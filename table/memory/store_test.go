@@ -7,9 +7,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/shardquota/shardquota/internal/storetest"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/memory"
-	"github.com/shardquota/shardquota/table/storetest"
 )
 
 func TestConformance(t *testing.T) {

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/shardquota/shardquota/internal/storetest"
 	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/memory"
-	"github.com/shardquota/shardquota/table/storetest"
 )
 
 // witness is what a watched table told, and a copy of it that is made of that
