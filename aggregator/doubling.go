@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/sharding"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -28,7 +29,7 @@ func (r *run) doublings() []task {
 // do raises the siblings and creates the missing shards.
 func (d doubling) do(ctx context.Context, r *run) error {
 	if !quota.IsCount(d.to) {
-		r.report.decline(d.group, d.from, d.from, table.BadCount)
+		r.report.decline(d.group, d.from, d.from, sharding.BadCount)
 		return nil
 	}
 	if err := freeze(ctx, r, d.group.At(0), d.legacy); err != nil {
@@ -42,7 +43,7 @@ func (d doubling) do(ctx context.Context, r *run) error {
 		switch reason, err := d.ensure(ctx, r, siblings, shard); {
 		case err != nil:
 			return err
-		case reason == table.ShardExists || reason == table.DonorLost:
+		case reason == sharding.ShardExists || reason == sharding.DonorLost:
 			r.report.decline(d.group, shard, shard, reason)
 		case reason != "":
 			r.report.decline(d.group, shard, d.to-1, reason)
@@ -79,8 +80,8 @@ func (d doubling) raise(ctx context.Context, r *run) ([]table.Sibling, error) {
 // ensure creates one shard unless it exists, and returns why it did not, "" where
 // it did. Where a donor changed after it was read, ensure reads the siblings once
 // more.
-func (d doubling) ensure(ctx context.Context, r *run, siblings []table.Sibling, shard int) (table.Refusal, error) {
-	var refused table.Refusal
+func (d doubling) ensure(ctx context.Context, r *run, siblings []table.Sibling, shard int) (sharding.Refusal, error) {
+	var refused sharding.Refusal
 	for attempt := range 2 {
 		if attempt > 0 {
 			again, err := d.raise(ctx, r)
@@ -90,7 +91,7 @@ func (d doubling) ensure(ctx context.Context, r *run, siblings []table.Sibling, 
 			copy(siblings, again)
 		}
 		var err error
-		if refused, err = d.create(ctx, r, siblings, shard); err != nil || refused != table.DonorLost {
+		if refused, err = d.create(ctx, r, siblings, shard); err != nil || refused != sharding.DonorLost {
 			return refused, err
 		}
 	}
@@ -99,14 +100,14 @@ func (d doubling) ensure(ctx context.Context, r *run, siblings []table.Sibling, 
 
 // create plans and puts one shard, and returns why it did not, "" where it did. It
 // adds the new shard to the siblings and takes what was moved off their balances.
-func (d doubling) create(ctx context.Context, r *run, siblings []table.Sibling, shard int) (table.Refusal, error) {
-	plan := table.ShardRequest{Siblings: siblings, Shard: shard, Count: d.to, Now: r.clock(d.written)}.Plan()
+func (d doubling) create(ctx context.Context, r *run, siblings []table.Sibling, shard int) (sharding.Refusal, error) {
+	plan := sharding.Request{Siblings: siblings, Shard: shard, Count: d.to, Now: r.clock(d.written)}.Plan()
 	if plan.Refused != "" {
 		return plan.Refused, nil
 	}
 	outcome, err := r.Store.Create(ctx, plan.Creation)
 	if err != nil || outcome != table.Created {
-		return outcome.Refusal(), err
+		return sharding.RefusalOf(outcome), err
 	}
 	r.report.created(d.group.At(shard), d.to, plan.Fundings)
 	siblings[shard].Bucket = plan.Creation.Bucket

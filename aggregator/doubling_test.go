@@ -70,7 +70,7 @@ func TestDoublingFromFirstToLast(t *testing.T) {
 
 func shardsOf(w *world) []*quota.Bucket {
 	var shards []*quota.Bucket
-	for _, b := range w.store.Shards(acme) {
+	for _, b := range table.ReadableShards(acme, w.store.Get) {
 		shards = append(shards, &b.Bucket)
 	}
 	return shards

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/shardquota/shardquota/sharding"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -103,11 +104,11 @@ func (r *Report) WriteMetrics(w io.Writer, tableName string, timing Timing) erro
 	if err != nil {
 		return err
 	}
-	byReason := map[table.Refusal]int{}
+	byReason := map[sharding.Refusal]int{}
 	for _, decline := range r.Declined {
 		byReason[decline.Reason]++
 	}
-	for _, reason := range table.Refusals() {
+	for _, reason := range sharding.Refusals() {
 		if byReason[reason] == 0 {
 			continue
 		}

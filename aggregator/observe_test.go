@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/shardquota/shardquota/aggregator"
+	"github.com/shardquota/shardquota/sharding"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -117,9 +118,9 @@ func TestMetrics(t *testing.T) {
 
 // Every reason there is has a metric of its own, or a decline would go unseen.
 func TestMetricsOfEveryReason(t *testing.T) {
-	reasons := []table.Refusal{
-		table.NoShardZero, table.Unreadable, table.BadCount, table.Overtaken, table.CountChanged,
-		table.BadSchedule, table.GroupDisabled, table.NoWindow, table.DonorLost, table.ShardExists,
+	reasons := []sharding.Refusal{
+		sharding.NoShardZero, sharding.Unreadable, sharding.BadCount, sharding.Overtaken, sharding.CountChanged,
+		sharding.BadSchedule, sharding.GroupDisabled, sharding.NoWindow, sharding.DonorLost, sharding.ShardExists,
 	}
 	report := &aggregator.Report{}
 	for i, reason := range reasons {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/shardquota/shardquota/events"
 	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/sharding"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -78,7 +79,7 @@ type Creation struct {
 // Decline is one shard that was not created, and why.
 type Decline struct {
 	Key    table.Key
-	Reason table.Refusal
+	Reason sharding.Refusal
 }
 
 // InvalidDivision is a limit with an unknown division, or one that its kind cannot
@@ -153,7 +154,7 @@ func (r *Report) created(key table.Key, count int, funding []quota.Funding) {
 }
 
 // decline reports shards first to last of a group as not created.
-func (r *Report) decline(group table.Group, first, last int, reason table.Refusal) {
+func (r *Report) decline(group table.Group, first, last int, reason sharding.Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for shard := first; shard <= last; shard++ {

@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatchactions"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/shardquota/shardquota/table"
+	"github.com/shardquota/shardquota/sharding"
 )
 
 // alarm says when somebody has to look, and what to do then. It goes off when
@@ -23,8 +23,8 @@ type alarm struct {
 
 // broken are the reasons of a decline that do not go away by themselves. The
 // others are races that another writer won, or what an operator asked for.
-var broken = []table.Refusal{
-	table.NoShardZero, table.Unreadable, table.BadCount, table.BadSchedule,
+var broken = []sharding.Refusal{
+	sharding.NoShardZero, sharding.Unreadable, sharding.BadCount, sharding.BadSchedule,
 }
 
 // lagAlarm is how far behind the stream the function may be, in ms.

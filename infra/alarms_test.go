@@ -16,7 +16,7 @@ import (
 
 	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/infra"
-	"github.com/shardquota/shardquota/table"
+	"github.com/shardquota/shardquota/sharding"
 )
 
 // alarmLine is an alarm in a line: its metrics, when it goes off, and what
@@ -225,7 +225,7 @@ func TestDashboard(t *testing.T) {
 			}
 		}
 	}
-	for _, reason := range table.Refusals() {
+	for _, reason := range sharding.Refusals() {
 		if !strings.Contains(shown, `"`+string(reason)+`"`) {
 			t.Errorf("declines for %q are not shown", reason)
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/interfaces/interfacesawscloudwatch"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/shardquota/shardquota/table"
+	"github.com/shardquota/shardquota/sharding"
 )
 
 // graph is one picture of the dashboard, half a row wide.
@@ -18,7 +18,7 @@ type graph struct {
 func (q *ShardQuota) graphs() []graph {
 	type metrics = []awscloudwatch.IMetric
 	var reasons metrics
-	for _, reason := range table.Refusals() {
+	for _, reason := range sharding.Refusals() {
 		reasons = append(reasons, q.declinedFor(reason))
 	}
 	units := metrics{q.table("ConsumedWriteCapacityUnits", "")}

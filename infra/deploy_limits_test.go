@@ -35,7 +35,7 @@ func (d *deployment) checkLimits(t *testing.T) {
 // checkStored checks that the limits in the table are those of a manifest.
 func (d *deployment) checkStored(t *testing.T, text string) {
 	t.Helper()
-	l, err := limits.Open(t.Context(), dynamo.NewClient(d.db(), d.output(t, "TableName")))
+	l, err := limits.Open(t.Context(), dynamo.New(d.db(), d.output(t, "TableName")))
 	if err != nil {
 		t.Fatal(err)
 	}

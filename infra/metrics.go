@@ -9,7 +9,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/shardquota/shardquota/aggregator"
-	"github.com/shardquota/shardquota/table"
+	"github.com/shardquota/shardquota/sharding"
 )
 
 // statistic is how the values of a period become one.
@@ -54,7 +54,7 @@ func (q *ShardQuota) own(name string, stat statistic) awscloudwatch.Metric {
 }
 
 // declinedFor counts the shards declined for one reason.
-func (q *ShardQuota) declinedFor(reason table.Refusal) awscloudwatch.Metric {
+func (q *ShardQuota) declinedFor(reason sharding.Refusal) awscloudwatch.Metric {
 	return metric(aggregator.MetricNamespace, "ShardsDeclined", sum, everyMinute(),
 		map[string]*string{"Table": q.Table.TableName(), "Reason": jsii.String(string(reason))})
 }

@@ -102,7 +102,7 @@ func BenchmarkAcquire(b *testing.B) {
 	}{
 		{"none", func(*testing.B) table.Client { return &still{Client: memory.New().Client()} }},
 		{"memory", func(*testing.B) table.Client { return memory.New().Client() }},
-		{"dynoxide", func(b *testing.B) table.Client { return dynamo.NewClient(benchTable(b)) }},
+		{"dynoxide", func(b *testing.B) table.Client { return dynamo.New(benchTable(b)) }},
 	}
 	for _, store := range stores {
 		for _, shards := range []int{1, 4, 16} {
@@ -121,9 +121,9 @@ func BenchmarkAcquire(b *testing.B) {
 // nothing else.
 func BenchmarkUpdateItem(b *testing.B) {
 	client, name := benchTable(b)
-	heat(b, dynamo.NewClient(client, name), 1)
+	heat(b, dynamo.New(client, name), 1)
 	recorded := &recorder{Client: client}
-	l := hotLimiter(b, dynamo.NewClient(recorded, name))
+	l := hotLimiter(b, dynamo.New(recorded, name))
 	if _, err := l.Acquire(b.Context(), hotGroup.Entity, hotGroup.Resource, hotUse); err != nil {
 		b.Fatal(err)
 	}

@@ -147,7 +147,7 @@ type priced struct {
 	*testing.T
 	*scale
 	*program
-	store *dynamo.Client
+	store *dynamo.Store
 	now   time.Time
 	shard int // that is drawn, if there are so many
 }
@@ -157,7 +157,7 @@ func newPriced(t *testing.T, options ...dynamo.TableOption) *priced {
 	client := dynoxide.Client(t)
 	p := &priced{T: t, scale: &scale{Client: client}, now: time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)}
 	p.reset()
-	p.store = dynamo.NewClient(p.scale, dynoxide.NewTable(t, client, options...))
+	p.store = dynamo.New(p.scale, dynoxide.NewTable(t, client, options...))
 	var err error
 	p.program, err = newProgram(t.Context(), p.store, NamespaceID("ns1"),
 		Clock(func() time.Time { return p.now }), Deterministic(func(n int) int { return min(p.shard, n-1) }),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/sharding"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -40,13 +41,13 @@ func (l *Limiter) createBeside(ctx context.Context, key table.Key, now int64, mo
 	if err != nil {
 		return 0, err
 	}
-	plan := table.ShardRequest{
+	plan := sharding.Request{
 		Siblings: family, Shard: key.Shard, Count: len(family), Now: now,
-		May: table.May{OpenWindows: true, WholeTokens: true, MoveNothing: moveNothing, AnyCount: true},
+		May: sharding.May{OpenWindows: true, WholeTokens: true, MoveNothing: moveNothing, AnyCount: true},
 	}.Plan()
 	switch plan.Refused {
 	case "":
-	case table.ShardExists:
+	case sharding.ShardExists:
 		return table.Exists, nil
 	default:
 		return 0, refusal(plan)
@@ -63,9 +64,9 @@ func (l *Limiter) createBeside(ctx context.Context, key table.Key, now int64, mo
 }
 
 // refusal is the error of a shard that cannot be created.
-func refusal(plan table.ShardPlan) error {
+func refusal(plan sharding.Plan) error {
 	switch {
-	case plan.Refused == table.GroupDisabled:
+	case plan.Refused == sharding.GroupDisabled:
 		return ErrDisabled
 	case plan.Err != nil:
 		return plan.Err
@@ -152,8 +153,8 @@ func (l *Limiter) newShardZero(ctx context.Context, key table.Key, config limits
 	if err != nil {
 		return nil, err
 	}
-	plan := table.ShardRequest{
-		Siblings: siblings, Count: len(siblings), Now: now, Template: template, May: table.May{AnyCount: true},
+	plan := sharding.Request{
+		Siblings: siblings, Count: len(siblings), Now: now, Template: template, May: sharding.May{AnyCount: true},
 	}.Plan()
 	if plan.Refused != "" {
 		return nil, refusal(plan)

@@ -3,7 +3,7 @@
 // A program opens the limits of a namespace (package limits), makes a Limiter over
 // them, and calls Acquire before each use and Lease.Adjust after it:
 //
-//	store, err := limits.Open(ctx, dynamo.NewClient(client, "limits"))
+//	store, err := limits.Open(ctx, dynamo.New(client, "limits"))
 //	...
 //	take := limiter.New(store)
 //	lease, err := take.Acquire(ctx, "acme", "gpt-4", limiter.Amounts{"requests": 1, "tokens": 400})

@@ -13,7 +13,7 @@ import (
 
 func Example() {
 	ctx := context.Background()
-	// On DynamoDB: dynamo.NewClient(dynamodb.NewFromConfig(config), "limits").
+	// On DynamoDB: dynamo.New(dynamodb.NewFromConfig(config), "limits").
 	store, err := limits.Open(ctx, memory.New().Client(), limits.Default("gpt-4",
 		limits.PerMinute("requests", 60), limits.Quota("tokens", 1_000, "0 0 1 * *")))
 	if err != nil {

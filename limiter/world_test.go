@@ -174,7 +174,7 @@ func everywhere(t *testing.T, test func(w *world)) {
 	t.Run("memory", func(t *testing.T) { test(newWorld(t)) })
 	t.Run("dynamo", func(t *testing.T) {
 		client := dynoxide.Client(t, func(o *dynamodb.Options) { o.RetryMaxAttempts = 10 })
-		test(worldOf(t, dynamo.NewClient(client, dynoxide.NewTable(t, client))))
+		test(worldOf(t, dynamo.New(client, dynoxide.NewTable(t, client))))
 	})
 }
 

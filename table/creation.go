@@ -81,3 +81,23 @@ func unspent(item Item) Item {
 	})
 	return kept
 }
+
+// writesPerSecond is the capacity of a bucket's write meter.
+const writesPerSecond = 1000
+
+// EmptyBucket returns a bucket's item without limits but the write meter.
+func EmptyBucket(key Key, count int, now int64) Item {
+	at := func(field Field) string { return Attr(quota.WriteMeter, field) }
+	full := Int(1000 * writesPerSecond)
+	item := Item{
+		AttrEntityID: S(key.Entity), AttrResource: S(key.Resource),
+		AttrCascade:    Bool(false),
+		AttrShardCount: Int(int64(count)), AttrRefilledAt: Int(now),
+		at(FieldBalance): full, at(FieldConsumed): Int(0),
+		at(FieldCapacity): full, at(FieldRefill): full, at(FieldPeriod): Int(1000),
+	}
+	for name, value := range key.Keys() {
+		item[name] = S(value)
+	}
+	return item
+}

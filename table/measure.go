@@ -2,6 +2,7 @@ package table
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
@@ -15,20 +16,17 @@ type Extent struct {
 // Expression is the extent of one expression.
 type Expression struct{ Bytes, Operators int }
 
-// Measure returns the extent of a write as table/dynamo renders it.
+// Measure returns the extent of a write.
 func Measure(w *Write) Extent {
-	exact := ruler{names: map[string]int{}, values: map[types.AttributeValue]int{}}
-	return exact.measure(w)
-}
-
-// checkExtent estimates first: that costs less, takes no memory, and is never too
-// low.
-func (w *Write) checkExtent() error {
-	rough := ruler{}
-	if rough.measure(w).check() == nil {
-		return nil
+	r := w.Render()
+	e := Extent{Update: expression(r.Update), Condition: expression(r.Condition)}
+	for alias, name := range r.Names {
+		e.Substituted += len(alias) + len(name)
 	}
-	return Measure(w).check()
+	for i, value := range r.Values {
+		e.Substituted += len(ValueAlias(i)) + substitutedSize(value)
+	}
+	return e
 }
 
 func (e Extent) check() error {
@@ -40,149 +38,70 @@ func (e Extent) check() error {
 		within(e.Substituted, maxSubstitutions, "bytes of names and values"))
 }
 
-// ruler measures expressions. Each attribute and each value has a positional
-// alias: #0, #1, … and :0, :1, …
-type ruler struct {
-	names  map[string]int               // the number of an alias; nil for an estimate
-	values map[types.AttributeValue]int // likewise
-	Expression
-	substituted int
-}
-
-func aliasSize(n int) int {
-	size := len("#0")
-	for ; n >= 10; n /= 10 {
-		size++
+// expression counts the operators and functions of a text.
+func expression(text string) Expression {
+	e := Expression{Bytes: len(text)}
+	for _, operator := range []string{" AND ", " OR ", "attribute_", "contains(", "if_not_exists(", " < ", " > ", " <= ", " >= "} {
+		e.Operators += strings.Count(text, operator)
 	}
-	return size
-}
-
-// roughAlias is the size of #999, which an estimate takes each alias for. An
-// expression that fits does not hold a thousand.
-const roughAlias = 4
-
-// alias measures the alias of a name or a value of some size.
-func alias[K comparable](r *ruler, known map[K]int, key K, size int) {
-	if known == nil {
-		r.Bytes += roughAlias
-		r.substituted += roughAlias + size
-		return
+	if !strings.HasPrefix(text, "SET ") { // whose = is no comparison
+		e.Operators += strings.Count(text, " = ")
 	}
-	n, again := known[key]
-	if !again {
-		n = len(known)
-		known[key] = n
-		r.substituted += aliasSize(n) + size
+	return e
+}
+
+// checkExtent looks closely only at a write that may be too large.
+func (w *Write) checkExtent() error {
+	if w.surelyFits() {
+		return nil
 	}
-	r.Bytes += aliasSize(n)
+	return Measure(w).check()
 }
 
-func (r *ruler) measure(w *Write) Extent {
-	r.update(w)
-	update := r.Expression
-	r.Expression = Expression{}
-	r.join(w.Require, " AND ")
-	return Extent{update, r.Expression, r.substituted}
-}
+// Most that a condition or an action takes, with what joins it to others: the text of
+// "(attribute_not_exists(#99) OR #99 >= :99) AND ", and its operators. A write that
+// surely fits does not come to a hundred of them.
+const (
+	roughBytes     = 46
+	roughOperators = 4
+)
 
-func (r *ruler) text(text string) { r.Bytes += len(text) }
-
-func (r *ruler) name(attribute string) { alias(r, r.names, attribute, len(attribute)) }
-
-// value measures a value, a number by its text.
-func (r *ruler) value(value types.AttributeValue) {
-	if number, ok := value.(*types.AttributeValueMemberN); ok {
-		alias(r, r.values, value, len(number.Value))
-	} else {
-		alias(r, r.values, value, valueSize(value))
-	}
-}
-
-func (r *ruler) update(w *Write) {
+func (w *Write) surelyFits() bool {
+	conditions, size := count(w.Require)
+	actions := len(w.Set) + len(w.Add) + len(w.Remove)
 	for i := range w.Set {
-		r.clause(i, "SET ")
-		r.name(w.Set[i].Name)
-		r.text(" = ")
-		r.assigned(&w.Set[i])
+		size += len(w.Set[i].Name) + len(w.Set[i].From) + substitutedSize(w.Set[i].Value)
 	}
 	for i := range w.Add {
-		r.clause(i, "ADD ")
-		r.name(w.Add[i].Name)
-		r.text(" ")
-		r.value(w.Add[i].Value)
+		size += len(w.Add[i].Name)
 	}
-	for i, name := range w.Remove {
-		r.clause(i, "REMOVE ")
-		r.name(name)
+	for _, name := range w.Remove {
+		size += len(name)
 	}
+	return roughOperators*conditions <= maxOperators && roughBytes*conditions <= maxExpression &&
+		roughBytes*actions <= maxExpression && actions <= maxOperators && size+roughBytes*(conditions+actions) <= maxSubstitutions
 }
 
-// clause measures what stands before an action of a clause.
-func (r *ruler) clause(place int, verb string) {
-	switch {
-	case place > 0:
-		r.text(", ")
-	case r.Bytes > 0:
-		r.text(" ")
-		fallthrough
-	default:
-		r.text(verb)
-	}
-}
-
-func (r *ruler) assigned(set *Assignment) {
-	from := set.From
-	if set.Absent {
-		from = set.Name
-	}
-	if from == "" {
-		r.value(set.Value)
-		return
-	}
-	r.Operators++
-	r.text("if_not_exists(")
-	r.name(from)
-	r.text(", ")
-	r.value(set.Value)
-	r.text(")")
-}
-
-func (r *ruler) join(conditions []Condition, with string) {
+// count returns how many conditions there are, also within others, and the bytes of
+// their names and values.
+func count(conditions []Condition) (n, size int) {
 	for i := range conditions {
-		if i > 0 {
-			r.text(with)
-			r.Operators++
+		c := &conditions[i]
+		inner, bytes := count(c.Of)
+		n, size = n+1+inner, size+bytes+len(c.Name)
+		if c.Value != nil {
+			size += substitutedSize(c.Value)
 		}
-		r.condition(&conditions[i])
 	}
+	return n, size
 }
 
-// spelled is what an operator adds to what it compares.
-var spelled = [...]string{
-	Present: "attribute_exists()", Absent: "attribute_not_exists()", Contains: "contains(, )",
-	Equals: " = ", Less: " < ", Greater: " > ", AtMost: " <= ", AtLeast: " >= ", Any: "()", All: "()",
-}
-
-func (r *ruler) condition(c *Condition) {
-	r.text(spelled[c.Op])
-	switch c.Op {
-	case Any:
-		r.join(c.Of, " OR ")
-		return
-	case All:
-		r.join(c.Of, " AND ")
-		return
+// substitutedSize is the size of a value in a request, a number's by its text.
+func substitutedSize(value types.AttributeValue) int {
+	if number, ok := value.(*types.AttributeValueMemberN); ok {
+		return len(number.Value)
 	}
-	if c.OrAbsent {
-		r.text("(attribute_not_exists() OR )")
-		r.Operators += 2
-		r.name(c.Name)
-	}
-	r.Operators++
-	r.name(c.Name)
-	if c.Value != nil {
-		r.value(c.Value)
-	}
+	return valueSize(value)
 }
 
 // checkNumber refuses a text that is no number of DynamoDB.

@@ -133,6 +133,19 @@ func Buckets(siblings []Sibling) []*quota.Bucket {
 	return buckets
 }
 
+// ReadableShards returns the buckets of a group by ascending shard, as get returns
+// their items. It leaves out what cannot be decoded.
+func ReadableShards(group Group, get func(pk, sk string) Item) []*Bucket {
+	var shards []*Bucket
+	for shard := range quota.MaxShards {
+		key := group.At(shard).State()
+		if b, err := DecodeBucket(get(key.PK, key.SK)); err == nil {
+			shards = append(shards, b)
+		}
+	}
+	return shards
+}
+
 // CreationOutcome is the outcome of a Create.
 type CreationOutcome int
 

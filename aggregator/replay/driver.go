@@ -9,6 +9,7 @@ import (
 	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/events"
 	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/sharding"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/memory"
 )
@@ -145,8 +146,8 @@ func (d *driver) create(ctx context.Context, c *recorded) (*table.Bucket, error)
 	if err != nil {
 		return nil, err
 	}
-	plan := table.ShardRequest{
-		Siblings: family, Shard: c.New.Key.Shard, Count: count, Now: now, Template: c.New, May: table.May{Recorded: true},
+	plan := sharding.Request{
+		Siblings: family, Shard: c.New.Key.Shard, Count: count, Now: now, Template: c.New, May: sharding.May{Recorded: true},
 	}.Plan()
 	if plan.Refused != "" {
 		return c.New, nil

@@ -51,7 +51,7 @@ func (w *watcher) before(x aggregator.Delivery) (err error) {
 	}
 	if !w.groups[key.Group] {
 		w.groups[key.Group] = true
-		for _, b := range w.store.Shards(key.Group) {
+		for _, b := range table.ReadableShards(key.Group, w.store.Get) {
 			w.last[b.Key] = b
 		}
 	}
@@ -71,7 +71,7 @@ func (w *watcher) after(ctx context.Context, x aggregator.Delivery) error {
 	if err := w.look(ctx, key); err != nil || x.Change == nil || x.Change.Old != nil {
 		return err
 	}
-	for _, b := range w.store.Shards(key.Group) {
+	for _, b := range table.ReadableShards(key.Group, w.store.Get) {
 		if err := w.look(ctx, b.Key); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/shardquota/shardquota/aggregator"
 	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/sharding"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -161,8 +162,8 @@ type (
 	}
 	jsonDecline struct {
 		jsonGroup
-		Shard  int           `json:"shard"`
-		Reason table.Refusal `json:"reason"`
+		Shard  int              `json:"shard"`
+		Reason sharding.Refusal `json:"reason"`
 	}
 	jsonLedgerRow struct {
 		jsonGroup

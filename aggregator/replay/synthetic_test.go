@@ -9,6 +9,7 @@ import (
 	"github.com/shardquota/shardquota/events"
 	"github.com/shardquota/shardquota/events/memstream"
 	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/sharding"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/memory"
 )
@@ -172,7 +173,7 @@ func (c *client) create(shard int) *table.Bucket {
 	for i := range siblings {
 		siblings[i].Bucket = c.read(i)
 	}
-	plan := table.ShardRequest{Siblings: siblings, Shard: shard, Count: c.count, Now: c.now}.Plan()
+	plan := sharding.Request{Siblings: siblings, Shard: shard, Count: c.count, Now: c.now}.Plan()
 	if plan.Refused != "" {
 		c.t.Fatal(plan)
 	}

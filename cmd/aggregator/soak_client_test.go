@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/sharding"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/dynamo"
 )
@@ -312,7 +313,7 @@ func (c *customer) create(ctx context.Context, shard int) error {
 			return err
 		}
 		outcome, err := c.store.Create(ctx, table.Creation{
-			Bucket: table.NewShard(zero, shard, zero.ShardCount, now, fundings), Moves: quota.Moves(fundings), ConfigAttrs: zero.ConfigAttrs(),
+			Bucket: sharding.New(zero, shard, zero.ShardCount, now, fundings), Moves: quota.Moves(fundings), ConfigAttrs: zero.ConfigAttrs(),
 		})
 		if err != nil && !errors.Is(err, table.ErrRetry) || outcome != table.DonorChanged {
 			return err

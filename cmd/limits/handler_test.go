@@ -131,7 +131,7 @@ func TestUnknownRequest(t *testing.T) {
 
 // Where the table is gone its limits are too. They cannot be stored there.
 func TestTableThatIsGone(t *testing.T) {
-	w := worldOn(t, dynamo.NewClient(dynoxide.Client(t), dynoxide.Name()))
+	w := worldOn(t, dynamo.New(dynoxide.Client(t), dynoxide.Name()))
 	w.succeeds(w.ask(cfn.RequestDelete, id, properties(declared(t)), nil), id)
 	w.fails(w.ask(cfn.RequestCreate, "", properties(declared(t)), nil), "a1b2c3", "ResourceNotFoundException")
 }

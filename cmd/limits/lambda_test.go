@@ -36,7 +36,7 @@ func binary(t *testing.T) string {
 // CloudFormation, and logs lines of JSON that name no entity.
 func TestBinary(t *testing.T) {
 	name := dynoxide.NewTable(t, dynoxide.Client(t))
-	w := worldOn(t, dynamo.NewClient(dynoxide.Client(t), name))
+	w := worldOn(t, dynamo.New(dynoxide.Client(t), name))
 	f := lambdatest.Start(t, binary(t), map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": dynoxide.Start(t)})
 	call := func(kind cfn.RequestType, id, text string) cfn.Response {
 		event, err := json.Marshal(w.answers.request(kind, id, with(properties(text), "Table", name), nil))

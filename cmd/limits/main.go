@@ -36,7 +36,7 @@ func main() {
 	}
 	client := dynamodb.NewFromConfig(config)
 	h := handler{
-		open:    func(name string) table.Client { return dynamo.NewClient(client, name) },
+		open:    func(name string) table.Client { return dynamo.New(client, name) },
 		now:     time.Now,
 		reserve: reserve,
 		log:     log,

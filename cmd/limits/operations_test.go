@@ -68,9 +68,9 @@ func (p *permissions) options(o *dynamodb.Options) {
 func TestOperations(t *testing.T) {
 	client := dynoxide.Client(t)
 	name := dynoxide.NewTable(t, client)
-	w := worldOn(t, dynamo.NewClient(client, name))
+	w := worldOn(t, dynamo.New(client, name))
 	noted := &permissions{used: map[string]map[string]bool{}}
-	w.handler.open = func(string) table.Client { return dynamo.NewClient(dynoxide.Client(t, noted.options), name) }
+	w.handler.open = func(string) table.Client { return dynamo.New(dynoxide.Client(t, noted.options), name) }
 
 	first, second := properties(declared(t)), properties("system:\n  limits:\n    requests: 7 per second\n")
 	w.succeeds(w.ask(cfn.RequestCreate, "", first, nil), id)

@@ -107,7 +107,7 @@ func (f *inspectFlags) run(ctx context.Context, entity, resource string, stdout,
 	if err != nil {
 		return err
 	}
-	found, err := find(ctx, store, service.table, f.table, group)
+	found, err := find(ctx, store, group)
 	if err != nil {
 		return err
 	}
@@ -171,12 +171,12 @@ func (f *inspectFlags) group(ctx context.Context, store *dynamo.Store, entity, r
 // recentUsage is how many usage items to read: those of four days of hours.
 const recentUsage = 100
 
-func find(ctx context.Context, store *dynamo.Store, client dynamo.Querier, tableName string, group table.Group) (survey.Found, error) {
+func find(ctx context.Context, store *dynamo.Store, group table.Group) (survey.Found, error) {
 	shards, err := store.Shards(ctx, group, quota.MaxShards)
 	if err != nil {
 		return survey.Found{}, err
 	}
-	usage, err := dynamo.RecentUsage(ctx, client, tableName, group, recentUsage)
+	usage, err := store.Latest(ctx, table.UsageKey{Group: group}.PK(), table.UsageSK+group.Resource+"#", recentUsage)
 	return survey.Found{Shards: shards, Usage: usage}, err
 }
 

@@ -163,7 +163,7 @@ func (f *limitsFlags) open(ctx context.Context, namespace string) (*limitsTable,
 	if err != nil {
 		return nil, err
 	}
-	t := &limitsTable{client: dynamo.NewClient(service.table, f.table), namespace: namespace}
+	t := &limitsTable{client: dynamo.New(service.table, f.table), namespace: namespace}
 	found, err := t.client.Items(ctx, []table.ItemKey{limits.NamespaceKey(namespace)})
 	if err != nil {
 		return nil, fmt.Errorf("look up the namespace: %w", err)

@@ -229,7 +229,7 @@ func TestLimitsOfANamespace(t *testing.T) {
 	if err != nil || string(got) != "namespace: tenants\nsystem:\n  limits:\n    rpm: 5 per minute\n" {
 		t.Errorf("exported %q, %v", got, err)
 	}
-	ns, err := limits.Open(t.Context(), dynamo.NewClient(l.client, l.name), limits.Namespace("tenants"))
+	ns, err := limits.Open(t.Context(), dynamo.New(l.client, l.name), limits.Namespace("tenants"))
 	if err != nil {
 		t.Fatal(err)
 	}

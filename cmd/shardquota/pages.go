@@ -47,7 +47,7 @@ type shardsOf func(context.Context, table.Group) ([]table.Sibling, error)
 func shardsInMemory(store *memory.Store) shardsOf {
 	return func(_ context.Context, group table.Group) ([]table.Sibling, error) {
 		siblings := make([]table.Sibling, quota.MaxShards)
-		for _, b := range store.Shards(group) {
+		for _, b := range table.ReadableShards(group, store.Get) {
 			siblings[b.Shard].Bucket = b
 		}
 		return siblings, nil

@@ -18,12 +18,12 @@ import (
 
 // counted is our client's table, which counts what it creates and doubles.
 type counted struct {
-	*dynamo.Client
+	*dynamo.Store
 	did func(what string, times int)
 }
 
 func (c *counted) Create(ctx context.Context, creation table.Creation) (table.CreationOutcome, error) {
-	outcome, err := c.Client.Create(ctx, creation)
+	outcome, err := c.Store.Create(ctx, creation)
 	if err == nil && outcome == table.Created {
 		c.did("ours: created", 1)
 	}
@@ -31,7 +31,7 @@ func (c *counted) Create(ctx context.Context, creation table.Creation) (table.Cr
 }
 
 func (c *counted) Double(ctx context.Context, group table.Group, from int) (table.DoubleResult, error) {
-	result, err := c.Client.Double(ctx, group, from)
+	result, err := c.Store.Double(ctx, group, from)
 	if result.Applied {
 		c.did("ours: doubled", 1)
 	}

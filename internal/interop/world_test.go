@@ -32,7 +32,7 @@ type world struct {
 	testing.TB
 	client     *dynamodb.Client
 	table      string
-	store      *dynamo.Client
+	store      *dynamo.Store
 	ours       *ours
 	theirs     *zae
 	id         string // of the namespace
@@ -52,7 +52,7 @@ func newWorld(t testing.TB, theirsFirst bool) *world {
 	python(t)
 	client := dynoxide.Client(t)
 	w := &world{TB: t, client: client, table: dynoxide.NewTable(t, client)}
-	w.store = dynamo.NewClient(client, w.table)
+	w.store = dynamo.New(client, w.table)
 	if theirsFirst {
 		w.theirs = startZae(t, w.table, namespace, 0)
 		w.theirs.do("deployed", nil)
@@ -74,7 +74,7 @@ func newWorld(t testing.TB, theirsFirst bool) *world {
 // another is a further client of ours.
 func (w *world) another(options ...limiter.Option) *ours {
 	w.Helper()
-	l, err := newOurs(w.Context(), dynamo.NewClient(w.client, w.table), namespace, options...)
+	l, err := newOurs(w.Context(), dynamo.New(w.client, w.table), namespace, options...)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/shardquota/shardquota/internal/explore"
 	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/sharding"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -100,7 +101,7 @@ func (c *client) plan(family []table.Sibling, shard, count int, now int64, empty
 		}
 	}
 	return table.Creation{
-		Bucket:      table.NewShard(zero, shard, count, now, fundings),
+		Bucket:      sharding.New(zero, shard, count, now, fundings),
 		Moves:       quota.Moves(fundings),
 		ConfigAttrs: zero.ConfigAttrs(),
 	}, true

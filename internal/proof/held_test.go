@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/sharding"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/memory"
 )
@@ -69,7 +70,7 @@ var creators = []holder{
 }
 
 func creates1(c table.Client, b *table.Bucket, moves ...quota.Funding) (bool, error) {
-	shard := table.NewShard(b, 1, b.ShardCount, noon, nil)
+	shard := sharding.New(b, 1, b.ShardCount, noon, nil)
 	outcome, err := c.Create(bg, table.Creation{Bucket: shard, Moves: moves, ConfigAttrs: b.ConfigAttrs()})
 	return outcome == table.Created, err
 }
@@ -219,7 +220,7 @@ func legacyGrantIsHeld(t testing.TB, mem *memory.Store, db table.DB) {
 			mem.Put(build(donor, attrs{"b_q_gc": grant}))
 		}
 		from, _ := table.DecodeBucket(zero)
-		shard := table.NewShard(from, 1, 4, noon, nil)
+		shard := sharding.New(from, 1, 4, noon, nil)
 		move := quota.Funding{Limit: "q", Amount: 1000, Donor: 2, Guard: guard}
 		outcome, err := (&table.Table{DB: db}).Create(bg, table.Creation{Bucket: shard, Moves: []quota.Funding{move}})
 		if outcome != want || err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/sharding"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -208,8 +209,8 @@ func (c Client) try(key table.Key, count int, last bool) table.CreationOutcome {
 	if err != nil {
 		return table.PinMoved
 	}
-	plan := table.ShardRequest{
-		Siblings: family, Shard: key.Shard, Count: count, Now: c.Now, May: table.May{MoveNothing: last},
+	plan := sharding.Request{
+		Siblings: family, Shard: key.Shard, Count: count, Now: c.Now, May: sharding.May{MoveNothing: last},
 	}.Plan()
 	if plan.Refused != "" {
 		return table.PinMoved

@@ -102,7 +102,7 @@ func TestWriteUnits(t *testing.T) {
 	const large = 1100 // bytes
 	again := usage()
 	again.Sources = []table.Source{source(table.Bound{Position: "13", Total: "b"}, table.Bound{Position: "14", Total: "c"})}
-	operations := []call{{"add usage again", "UpdateItem", func(ctx context.Context, s *dynamo.Client) (any, error) {
+	operations := []call{{"add usage again", "UpdateItem", func(ctx context.Context, s *dynamo.Store) (any, error) {
 		return s.AddUsage(ctx, again)
 	}}}
 	operations = append(operations, calls...)
@@ -160,12 +160,12 @@ func TestWriteUnits(t *testing.T) {
 		for _, c := range operations {
 			counted := c.name == "add usage again"
 			s, name := fresh(0, counted)
-			_, err := c.do(t.Context(), dynamo.NewClient(s, name))
+			_, err := c.do(t.Context(), dynamo.New(s, name))
 			check(c.name, s, err)
 
 			// A Store asks for the sum alone, which must be that of table and indexes.
 			_, name = fresh(0, counted)
-			store := dynamo.NewClient(client, name)
+			store := dynamo.New(client, name)
 			if _, err := c.do(t.Context(), store); err != nil || store.Units().Write != s.units["total"] {
 				t.Errorf("%s, projection %d: the Store counts %g, %v, want %g", c.name, i, store.Units().Write, err, s.units["total"])
 			}

@@ -51,46 +51,46 @@ var amended = table.Amendment{
 
 // clientCalls are the operations that only a Client has.
 var clientCalls = []call{
-	{"charge", "UpdateItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
+	{"charge", "UpdateItem", func(ctx context.Context, c *dynamo.Store) (any, error) {
 		return c.Charge(ctx, group.At(0), table.FastCharge{Amounts: map[string]int64{"calls": 3000}, Now: now})
 	}},
-	{"use", "UpdateItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
+	{"use", "UpdateItem", func(ctx context.Context, c *dynamo.Store) (any, error) {
 		b, use := use()
 		return c.Use(ctx, b, use, 1900000000)
 	}},
-	{"use several", "TransactWriteItems", func(ctx context.Context, c *dynamo.Client) (any, error) { return c.UseAll(ctx, uses()) }},
-	{"reconcile", "UpdateItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
+	{"use several", "TransactWriteItems", func(ctx context.Context, c *dynamo.Store) (any, error) { return c.UseAll(ctx, uses()) }},
+	{"reconcile", "UpdateItem", func(ctx context.Context, c *dynamo.Store) (any, error) {
 		return c.Reconcile(ctx, decode(seed()[1]), []quota.Adjustment{
 			{Limit: "calls", Consumed: -500, Balance: 500, Max: new(int64(1500))}, {Limit: "wcu", Consumed: 1000, Balance: -1000},
 		})
 	}},
-	{"propagate window", "UpdateItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
+	{"propagate window", "UpdateItem", func(ctx context.Context, c *dynamo.Store) (any, error) {
 		return c.PropagateWindow(ctx, group.At(1), table.OpenedWindow{Limit: "calls", Start: now + 7200_000, Length: 7200_000})
 	}},
-	{"insert", "PutItem", func(ctx context.Context, c *dynamo.Client) (any, error) { return c.Insert(ctx, another()) }},
-	{"amend", "UpdateItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
+	{"insert", "PutItem", func(ctx context.Context, c *dynamo.Store) (any, error) { return c.Insert(ctx, another()) }},
+	{"amend", "UpdateItem", func(ctx context.Context, c *dynamo.Store) (any, error) {
 		return c.Amend(ctx, group.At(0).PK(), table.StateSK, amended)
 	}},
-	{"remove", "DeleteItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
+	{"remove", "DeleteItem", func(ctx context.Context, c *dynamo.Store) (any, error) {
 		return c.Remove(ctx, group.At(1).PK(), table.StateSK)
 	}},
-	{"read items", "BatchGetItem", func(ctx context.Context, c *dynamo.Client) (any, error) {
+	{"read items", "BatchGetItem", func(ctx context.Context, c *dynamo.Store) (any, error) {
 		var keys []table.ItemKey
 		for shard := range 4 {
 			keys = append(keys, table.ItemKey{PK: group.At(shard).PK(), SK: table.StateSK})
 		}
 		return c.Items(ctx, keys)
 	}},
-	{"find buckets", "Query", func(ctx context.Context, c *dynamo.Client) (any, error) {
+	{"find buckets", "Query", func(ctx context.Context, c *dynamo.Store) (any, error) {
 		return c.Find(ctx, table.Scope{Namespace: group.Namespace, Entity: entity, Resource: "gpt-4"})
 	}},
-	{"find levels", "Query", func(ctx context.Context, c *dynamo.Client) (any, error) {
+	{"find levels", "Query", func(ctx context.Context, c *dynamo.Store) (any, error) {
 		return c.FindLevels(ctx, group.Namespace, "gpt-4")
 	}},
 }
 
 // clientCall is the call of that name.
-func clientCall(name string) func(context.Context, *dynamo.Client) (any, error) {
+func clientCall(name string) func(context.Context, *dynamo.Store) (any, error) {
 	return clientCalls[slices.IndexFunc(clientCalls, func(c call) bool { return c.name == name })].do
 }
 
@@ -238,7 +238,7 @@ func TestChargesAreMadeAgainWhereNobodyListened(t *testing.T) {
 		want := s.undisturbed(t)
 		w := newWire(t)
 		d := &detour{refused: listener.Addr().String(), times: attempts}
-		client := dynamo.NewClient(over(dynoxide.Start(t), attempts, d), w.table)
+		client := dynamo.New(over(dynoxide.Start(t), attempts, d), w.table)
 		if _, err := s.do(t.Context(), client); !errors.Is(err, table.ErrRetry) || d.attempts != attempts {
 			t.Errorf("%s: %d attempts: %v", s.method, d.attempts, err)
 		}
@@ -251,8 +251,8 @@ func TestChargesAreMadeAgainWhereNobodyListened(t *testing.T) {
 }
 
 // client is a Client over the proxy that waits for nothing.
-func (w wire) client(attempts int) *dynamo.Client {
-	return dynamo.NewClient(sited{w.Client(attempts)}, w.table, patience(attempts))
+func (w wire) client(attempts int) *dynamo.Store {
+	return dynamo.New(sited{w.Client(attempts)}, w.table, patience(attempts))
 }
 
 func (c sited) PutItem(ctx context.Context, input *dynamodb.PutItemInput, options ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
@@ -291,7 +291,7 @@ func TestFindReadsAllPages(t *testing.T) {
 		pages++
 		return output, nil
 	}}
-	store := dynamo.NewClient(client, "t")
+	store := dynamo.New(client, "t")
 	keys, err := store.Find(t.Context(), table.Scope{Namespace: "n5", Entity: entity})
 	if want := []table.Key{group.At(0), group.At(2), group.At(3)}; err != nil || !slices.Equal(keys, want) {
 		t.Errorf("got %v, %v", keys, err)

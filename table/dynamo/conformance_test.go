@@ -22,9 +22,9 @@ func TestClientConformance(t *testing.T) {
 	storetest.RunClient(t, func(t testing.TB) (table.Client, storetest.Raw) { return openClient(t, client) })
 }
 
-func openClient(t testing.TB, client *dynamodb.Client) (*dynamo.Client, raw) {
+func openClient(t testing.TB, client *dynamodb.Client) (*dynamo.Store, raw) {
 	name := dynoxide.NewTable(t, client)
-	return dynamo.NewClient(client, name), raw{client, name}
+	return dynamo.New(client, name), raw{client, name}
 }
 
 func open(t testing.TB, client *dynamodb.Client) (*dynamo.Store, raw) {

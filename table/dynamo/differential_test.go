@@ -54,7 +54,7 @@ func TestSameAsMemory(t *testing.T) {
 func unrecognised(client *dynamodb.Client) storetest.OpenClient {
 	return func(t testing.TB) (table.Client, storetest.Raw) {
 		name := dynoxide.NewTable(t, client, streamless)
-		return dynamo.NewClient(tokenless{client}, name), raw{client, name}
+		return dynamo.New(tokenless{client}, name), raw{client, name}
 	}
 }
 

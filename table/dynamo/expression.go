@@ -3,8 +3,6 @@ package dynamo
 import (
 	"encoding/binary"
 	"slices"
-	"strconv"
-	"strings"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -44,15 +42,30 @@ func newExpressions() expressions {
 
 func (e expressions) of(w *table.Write) expression {
 	var usual [1024]byte
-	s := shaper{shape: usual[:0], values: make([]types.AttributeValue, 0, 2*usualAliases)}
+	s := shaper{shape: usual[:0], values: make([]types.AttributeValue, 0, 32)}
 	s.write(w)
 	shape := string(s.shape)
 	known, ok := e.shapes.Get(shape)
 	if !ok {
-		known = render(w, s.values)
+		known = textOf(w.Render())
 		e.shapes.Add(shape, known)
 	}
 	return expression{known, s.byAlias()}
+}
+
+func textOf(r *table.Rendering) *text {
+	t := &text{update: some(r.Update), condition: some(r.Condition)}
+	if len(r.Names) > 0 {
+		t.names = r.Names
+	}
+	return t
+}
+
+func some(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 // shaper walks through a write. It collects the write's values, each once, and
@@ -128,137 +141,7 @@ func (s *shaper) byAlias() table.Item {
 	}
 	values := make(table.Item, len(s.values))
 	for i, value := range s.values {
-		values[valueAliases.of(i)] = value
+		values[table.ValueAlias(i)] = value
 	}
 	return values
-}
-
-// usualAliases is how many names or values nearly all writes do with.
-const usualAliases = 16
-
-// aliases are the first ones of a kind, so that a batch of thousands of updates
-// does not make each of them anew.
-type aliases struct {
-	kind  string
-	first [2 * usualAliases]string
-}
-
-var nameAliases, valueAliases = newAliases("#"), newAliases(":")
-
-func newAliases(kind string) *aliases {
-	a := &aliases{kind: kind}
-	for n := range a.first {
-		a.first[n] = kind + strconv.Itoa(n)
-	}
-	return a
-}
-
-func (a *aliases) of(n int) string {
-	if n < len(a.first) {
-		return a.first[n]
-	}
-	return a.kind + strconv.Itoa(n)
-}
-
-// renderer makes the text of a write whose values are known.
-type renderer struct {
-	names   map[string]string // attribute by alias
-	aliases map[string]string // alias by attribute
-	values  []types.AttributeValue
-}
-
-func render(w *table.Write, values []types.AttributeValue) *text {
-	r := &renderer{map[string]string{}, map[string]string{}, values}
-	t := &text{update: some(r.update(w)), condition: some(r.join(w.Require, " AND "))}
-	if len(r.names) > 0 {
-		t.names = r.names
-	}
-	return t
-}
-
-func some(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
-}
-
-func (r *renderer) update(w *table.Write) string {
-	var sets, adds, removes []string
-	for _, s := range w.Set {
-		sets = append(sets, r.name(s.Name)+" = "+r.assigned(s))
-	}
-	for _, a := range w.Add {
-		adds = append(adds, r.name(a.Name)+" "+r.value(a.Value))
-	}
-	for _, name := range w.Remove {
-		removes = append(removes, r.name(name))
-	}
-	var clauses []string
-	for _, clause := range []struct {
-		verb    string
-		actions []string
-	}{{"SET ", sets}, {"ADD ", adds}, {"REMOVE ", removes}} {
-		if len(clause.actions) > 0 {
-			clauses = append(clauses, clause.verb+strings.Join(clause.actions, ", "))
-		}
-	}
-	return strings.Join(clauses, " ")
-}
-
-// assigned is what an assignment sets its attribute to.
-func (r *renderer) assigned(s table.Assignment) string {
-	from := s.From
-	if s.Absent {
-		from = s.Name
-	}
-	if from == "" {
-		return r.value(s.Value)
-	}
-	return "if_not_exists(" + r.name(from) + ", " + r.value(s.Value) + ")"
-}
-
-func (r *renderer) name(attribute string) string {
-	alias, ok := r.aliases[attribute]
-	if !ok {
-		alias = nameAliases.of(len(r.names))
-		r.names[alias], r.aliases[attribute] = attribute, alias
-	}
-	return alias
-}
-
-func (r *renderer) value(value types.AttributeValue) string {
-	return valueAliases.of(slices.Index(r.values, value))
-}
-
-var comparisons = map[table.Operator]string{
-	table.Equals: " = ", table.Less: " < ", table.AtMost: " <= ", table.AtLeast: " >= ", table.Greater: " > ",
-}
-
-func (r *renderer) condition(c table.Condition) string {
-	switch c.Op {
-	case table.Present:
-		return "attribute_exists(" + r.name(c.Name) + ")"
-	case table.Absent:
-		return "attribute_not_exists(" + r.name(c.Name) + ")"
-	case table.Contains:
-		return "contains(" + r.name(c.Name) + ", " + r.value(c.Value) + ")"
-	case table.Any:
-		return "(" + r.join(c.Of, " OR ") + ")"
-	case table.All:
-		return "(" + r.join(c.Of, " AND ") + ")"
-	}
-	comparison := r.name(c.Name) + comparisons[c.Op] + r.value(c.Value)
-	if c.OrAbsent {
-		return "(attribute_not_exists(" + r.name(c.Name) + ") OR " + comparison + ")"
-	}
-	return comparison
-}
-
-func (r *renderer) join(conditions []table.Condition, with string) string {
-	var texts []string
-	for _, c := range conditions {
-		texts = append(texts, r.condition(c))
-	}
-	return strings.Join(texts, with)
 }

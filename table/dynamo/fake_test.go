@@ -127,7 +127,7 @@ func decode(item table.Item) *table.Bucket {
 type call struct {
 	name      string
 	operation string // the service's name for the request
-	do        func(context.Context, *dynamo.Client) (any, error)
+	do        func(context.Context, *dynamo.Store) (any, error)
 }
 
 // source is one run of shard 0's records.
@@ -173,20 +173,20 @@ func creation() table.Creation {
 var calls = slices.Concat(storeCalls, clientCalls)
 
 var storeCalls = []call{
-	{"read bucket", "GetItem", func(ctx context.Context, s *dynamo.Client) (any, error) { return s.Read(ctx, group.At(0)) }},
-	{"add usage", "UpdateItem", func(ctx context.Context, s *dynamo.Client) (any, error) { return s.AddUsage(ctx, usage()) }},
-	{"write pass", "UpdateItem", func(ctx context.Context, s *dynamo.Client) (any, error) {
+	{"read bucket", "GetItem", func(ctx context.Context, s *dynamo.Store) (any, error) { return s.Read(ctx, group.At(0)) }},
+	{"add usage", "UpdateItem", func(ctx context.Context, s *dynamo.Store) (any, error) { return s.AddUsage(ctx, usage()) }},
+	{"write pass", "UpdateItem", func(ctx context.Context, s *dynamo.Store) (any, error) {
 		b, pass := drip()
 		return s.Pass(ctx, b, pass)
 	}},
-	{"double", "UpdateItem", func(ctx context.Context, s *dynamo.Client) (any, error) { return s.Double(ctx, group, 4) }},
-	{"read siblings", "BatchGetItem", func(ctx context.Context, s *dynamo.Client) (any, error) {
+	{"double", "UpdateItem", func(ctx context.Context, s *dynamo.Store) (any, error) { return s.Double(ctx, group, 4) }},
+	{"read siblings", "BatchGetItem", func(ctx context.Context, s *dynamo.Store) (any, error) {
 		return s.RaiseAndRead(ctx, group, 4, now)
 	}},
-	{"create shard 2", "TransactWriteItems", func(ctx context.Context, s *dynamo.Client) (any, error) {
+	{"create shard 2", "TransactWriteItems", func(ctx context.Context, s *dynamo.Store) (any, error) {
 		return s.Create(ctx, creation())
 	}},
-	{"freeze shard 0", "UpdateItem", func(ctx context.Context, s *dynamo.Client) (any, error) {
+	{"freeze shard 0", "UpdateItem", func(ctx context.Context, s *dynamo.Store) (any, error) {
 		return nil, s.Freeze(ctx, group.At(0), []quota.Freeze{{Limit: "calls", Grant: 2}})
 	}},
 }

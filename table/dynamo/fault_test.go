@@ -45,7 +45,7 @@ func TestServiceErrors(t *testing.T) {
 		"IdempotentParameterMismatchException":     false,
 		"SerializationException":                   false,
 	} {
-		store := dynamo.NewClient(answering(http.StatusBadRequest, service(code, "no")), "t")
+		store := dynamo.New(answering(http.StatusBadRequest, service(code, "no")), "t")
 		for _, call := range calls {
 			_, err := call.do(t.Context(), store)
 			if err == nil || errors.Is(err, table.ErrRetry) != retry {
@@ -75,7 +75,7 @@ func TestThrottling(t *testing.T) {
 		"RequestTimeoutException":          false,
 		"ValidationException":              false,
 	} {
-		store := dynamo.NewClient(answering(http.StatusBadRequest, service(code, "no")), "t")
+		store := dynamo.New(answering(http.StatusBadRequest, service(code, "no")), "t")
 		for _, call := range calls {
 			if _, err := call.do(t.Context(), store); errors.Is(err, table.ErrThrottled) != throttled {
 				t.Errorf("%s: %s: %v; throttled should be %t", call.name, code, err, throttled)
@@ -112,7 +112,7 @@ func TestBrokenAnswers(t *testing.T) {
 		{"429", 429, "{}", true},
 		{"403", 403, service("AccessDeniedException", "no"), false},
 	} {
-		store := dynamo.NewClient(answering(c.status, c.body), "t")
+		store := dynamo.New(answering(c.status, c.body), "t")
 		for _, call := range calls {
 			if _, err := call.do(t.Context(), store); err == nil || errors.Is(err, table.ErrRetry) != c.retry {
 				t.Errorf("%s: %s: %v", call.name, c.name, err)
@@ -131,7 +131,7 @@ func TestDeadline(t *testing.T) {
 				<-request.Context().Done()
 				return nil, request.Context().Err()
 			})
-			_, err := call.do(ctx, dynamo.NewClient(over("http://dynamodb.test", 3, silent), "t"))
+			_, err := call.do(ctx, dynamo.New(over("http://dynamodb.test", 3, silent), "t"))
 			if !errors.Is(err, table.ErrRetry) || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: %v", call.name, err)
 			}
@@ -151,7 +151,7 @@ func TestErrorsHoldNothingThatWasSent(t *testing.T) {
 		}
 		quoting := "1 validation error detected: Value '{PK=" + cmp.Or(keys[call.name], group.At(0).PK()) + ", parent_id=" + parent +
 			"}' at 'key' of " + entity + " failed to satisfy constraint"
-		store := dynamo.NewClient(answering(http.StatusBadRequest, service("ValidationException", quoting)), "t")
+		store := dynamo.New(answering(http.StatusBadRequest, service("ValidationException", quoting)), "t")
 		_, err := call.do(t.Context(), store)
 		if err == nil || strings.Contains(err.Error(), entity) || strings.Contains(err.Error(), "n5/") {
 			t.Errorf("%s: %v", call.name, err)

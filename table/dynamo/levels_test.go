@@ -30,7 +30,7 @@ func TestFindLevelsReadsAllPages(t *testing.T) {
 		}
 		return output, nil
 	}}
-	store := dynamo.NewClient(client, "t")
+	store := dynamo.New(client, "t")
 	got, err := store.FindLevels(t.Context(), "n5", "gpt-4")
 	want := []table.ItemKey{{PK: "n5/ENTITY#a", SK: "#CONFIG#gpt-4"}, {PK: "n5/ENTITY#b", SK: "#CONFIG#gpt-4"}, {PK: "n5/ENTITY#c", SK: "#CONFIG#gpt-4"}}
 	if err != nil || !slices.Equal(got, want) {
@@ -51,7 +51,7 @@ func TestFindLevelsHidesIDs(t *testing.T) {
 		}
 		return nil, &smithy.GenericAPIError{Code: "ValidationException", Message: "n5/ENTITY#" + entity + " of " + entity + " in n5/ENTITY_CONFIG#gpt-4"}
 	}}
-	_, err := dynamo.NewClient(client, "t").FindLevels(t.Context(), "n5", "gpt-4")
+	_, err := dynamo.New(client, "t").FindLevels(t.Context(), "n5", "gpt-4")
 	if err == nil || !strings.Contains(err.Error(), "ValidationException: *** of *** in ***") {
 		t.Errorf("got %v", err)
 	}

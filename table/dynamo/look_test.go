@@ -42,7 +42,7 @@ func TestLooking(t *testing.T) {
 	fixture.Eq(t, "shard 2 is missing", shards[2], table.Sibling{})
 	fixture.Eq(t, "shard 3", shards[3].Broken, "malformed item: rf: not a number")
 
-	usage, err := dynamo.RecentUsage(t.Context(), client, name, fixture.Acme, 3)
+	usage, err := dynamo.New(client, name).Latest(t.Context(), table.UsageKey{Group: fixture.Acme}.PK(), table.UsageSK+fixture.Acme.Resource+"#", 3)
 	if err != nil {
 		t.Fatal(err)
 	}

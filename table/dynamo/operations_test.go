@@ -97,7 +97,7 @@ func TestClientOperations(t *testing.T) {
 	t.Run("suite", func(t *testing.T) {
 		storetest.RunClient(t, func(t testing.TB) (table.Client, storetest.Raw) {
 			name := dynoxide.NewTable(t, client, streamless)
-			return dynamo.NewClient(noted, name), raw{client, name}
+			return dynamo.New(noted, name), raw{client, name}
 		})
 	})
 	for _, action := range dynamo.Operations {

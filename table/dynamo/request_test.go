@@ -90,7 +90,7 @@ func units(n float64) *types.ConsumedCapacity { return &types.ConsumedCapacity{C
 // No expression names an attribute.
 func TestExpressionsHoldOnlyAliases(t *testing.T) {
 	r := &recorder{}
-	store := dynamo.NewClient(r.client(), "t")
+	store := dynamo.New(r.client(), "t")
 	for _, call := range calls {
 		if _, err := call.do(t.Context(), store); err != nil {
 			t.Fatalf("%s: %v", call.name, err)
@@ -109,7 +109,7 @@ func TestExpressionsHoldOnlyAliases(t *testing.T) {
 // Reads reflect every write that was acknowledged.
 func TestReadsAreConsistent(t *testing.T) {
 	r := &recorder{}
-	store := dynamo.NewClient(r.client(), "t")
+	store := dynamo.New(r.client(), "t")
 	for _, call := range calls {
 		if _, err := call.do(t.Context(), store); err != nil {
 			t.Fatalf("%s: %v", call.name, err)
@@ -167,7 +167,7 @@ func TestRaiseAfterSomeoneElse(t *testing.T) {
 }
 
 func TestUnits(t *testing.T) {
-	store := dynamo.NewClient((&recorder{}).client(), "t")
+	store := dynamo.New((&recorder{}).client(), "t")
 	before := store.Units()
 	for _, call := range calls {
 		if _, err := call.do(t.Context(), store); err != nil {
@@ -233,7 +233,7 @@ func TestUnitsOfTheService(t *testing.T) {
 // Equal creations have equal tokens, others do not.
 func TestTokens(t *testing.T) {
 	r := &recorder{}
-	store := dynamo.NewClient(r.client(), "t")
+	store := dynamo.New(r.client(), "t")
 	create := func(change func(*table.Creation)) string {
 		made := creation()
 		change(&made)
@@ -261,7 +261,7 @@ func TestTokens(t *testing.T) {
 		"type":        func(c *table.Creation) { c.Bucket.Item["x"] = table.N("1") },
 		"other type":  func(c *table.Creation) { c.Bucket.Item["x"] = table.S("1") },
 		"nested":      func(c *table.Creation) { c.Bucket.Item["x"] = &types.AttributeValueMemberM{Value: seed()[0]} },
-		"other table": func(c *table.Creation) { store = dynamo.NewClient(r.client(), "u") },
+		"other table": func(c *table.Creation) { store = dynamo.New(r.client(), "u") },
 	} {
 		if create(change) == same {
 			t.Errorf("another %s has the same token", name)

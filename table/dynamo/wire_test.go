@@ -29,14 +29,14 @@ import (
 type site struct {
 	method    string
 	operation string // the service's name for the request
-	do        func(context.Context, *dynamo.Client) (any, error)
+	do        func(context.Context, *dynamo.Store) (any, error)
 	again     func(t *testing.T, answer any, items raw) // what is answered where it had landed; nil for a read
 }
 
 // sites are all of them: TestSitesAreAll.
 var sites = []site{
 	{"Read", "GetItem", storeCalls[0].do, nil},
-	{"Get", "GetItem", func(ctx context.Context, s *dynamo.Client) (any, error) {
+	{"Get", "GetItem", func(ctx context.Context, s *dynamo.Store) (any, error) {
 		return s.Get(ctx, group.At(0).PK(), table.StateSK)
 	}, nil},
 	{"AddUsage", "UpdateItem", storeCalls[1].do, func(t *testing.T, answer any, items raw) {
@@ -53,7 +53,7 @@ var sites = []site{
 		}
 		numbers(t, items, group.At(0).PK(), table.StateSK, map[string]string{"b_calls_tk": "7950", "b_calls_gc": "4"})
 	}},
-	{"Pass", "UpdateItem", func(ctx context.Context, s *dynamo.Client) (any, error) {
+	{"Pass", "UpdateItem", func(ctx context.Context, s *dynamo.Store) (any, error) {
 		// Nothing but the time of the last pass keeps this one from adding twice.
 		b := decode(seed()[0])
 		return s.Pass(ctx, b, &quota.Pass{
@@ -86,7 +86,7 @@ var sites = []site{
 		numbers(t, items, group.At(0).PK(), table.StateSK, map[string]string{"b_calls_tk": "6000"})
 		numbers(t, items, group.At(2).PK(), table.StateSK, map[string]string{"b_calls_tk": "2000"})
 	}},
-	{"Freeze", "UpdateItem", func(ctx context.Context, s *dynamo.Client) (any, error) {
+	{"Freeze", "UpdateItem", func(ctx context.Context, s *dynamo.Store) (any, error) {
 		return nil, s.Freeze(ctx, group.At(1), []quota.Freeze{{Limit: "calls", Grant: 2}})
 	}, func(t *testing.T, _ any, items raw) {
 		numbers(t, items, group.At(1).PK(), table.StateSK, map[string]string{"b_calls_gc": "2"})

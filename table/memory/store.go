@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/shardquota/shardquota/quota"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -168,19 +167,4 @@ func (s *Store) Items() []table.Item {
 		items[i] = s.items[key].Clone()
 	}
 	return items
-}
-
-// Shards returns the buckets of a group by ascending shard. What cannot be
-// decoded is left out.
-func (s *Store) Shards(group table.Group) []*table.Bucket {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var shards []*table.Bucket
-	for shard := range quota.MaxShards {
-		item := s.items[group.At(shard).State()]
-		if b, err := table.DecodeBucket(item.Clone()); err == nil {
-			shards = append(shards, b)
-		}
-	}
-	return shards
 }

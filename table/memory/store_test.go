@@ -152,10 +152,10 @@ func TestWritesStayOverTheOtherTable(t *testing.T) {
 	if loads != 2 {
 		t.Errorf("%d loads, not one for each of two items", loads)
 	}
-	if got := top.Shards(group); len(got) != 1 || got[0].ShardCount != 2 {
+	if got := table.ReadableShards(group, top.Get); len(got) != 1 || got[0].ShardCount != 2 {
 		t.Errorf("on top: %v", got)
 	}
-	if got := below.Shards(group); len(got) != 1 || got[0].ShardCount != 1 {
+	if got := table.ReadableShards(group, below.Get); len(got) != 1 || got[0].ShardCount != 1 {
 		t.Errorf("below: %v", got)
 	}
 	top.Delete(group.At(0).PK(), table.StateSK)
@@ -217,7 +217,7 @@ func TestShardsLeavesOutWhatCannotBeRead(t *testing.T) {
 		store.Put(item(shard, capacity))
 	}
 	var shards []int
-	for _, b := range store.Shards(group) {
+	for _, b := range table.ReadableShards(group, store.Get) {
 		shards = append(shards, b.Shard)
 	}
 	if want := []int{0, 3, 31}; !slices.Equal(shards, want) {

@@ -14,6 +14,7 @@ import (
 	. "github.com/shardquota/shardquota/limiter"
 	. "github.com/shardquota/shardquota/limits"
 	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/sharding"
 	"github.com/shardquota/shardquota/table"
 	"github.com/shardquota/shardquota/table/dynamo"
 	"github.com/shardquota/shardquota/table/memory"
@@ -203,7 +204,7 @@ func TestUnits(t *testing.T) {
 				t.Errorf("\n got %v, %g for the refused, %d trips\nwant %s, %g, %d", got, got.Charged, got.Trips, c.account, c.refused, c.trips)
 			}
 
-			d := dynamo.NewClient(client, dynoxide.NewTable(t, client))
+			d := dynamo.New(client, dynoxide.NewTable(t, client))
 			do = c.ready(newMetered(t, d))
 			before := d.Units()
 			do()
@@ -257,7 +258,7 @@ func TestUnitsOfTransactions(t *testing.T) {
 	zero.ShardCount = 4 // which it is not: the pin is refused
 	fundings, err := quota.Fund(&zero.Bucket, []*quota.Bucket{&zero.Bucket}, 3, 4, x.now.UnixMilli())
 	x.fine(err)
-	creation := table.Creation{Bucket: table.NewShard(zero, 3, 4, x.now.UnixMilli(), fundings), Moves: quota.Moves(fundings)}
+	creation := table.Creation{Bucket: sharding.New(zero, 3, 4, x.now.UnixMilli(), fundings), Moves: quota.Moves(fundings)}
 	m.Reset()
 	outcome, err := m.Create(t.Context(), creation)
 	x.fine(err)

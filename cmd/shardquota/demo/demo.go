@@ -288,7 +288,7 @@ func (d *Demo) frame() (Frame, error) {
 	f.Admitted, f.Rejected = d.admitted.Load(), d.rejected.Load()
 	f.Asked = max(int64(d.asked(f.Elapsed)), f.Admitted+f.Rejected)
 	var buckets []*quota.Bucket
-	for _, b := range d.store.Shards(d.group) {
+	for _, b := range table.ReadableShards(d.group, d.store.Get) {
 		f.Shards[b.Shard].Bucket = b
 		f.Consumed += b.Limit(limit).Consumed
 		buckets = append(buckets, &b.Bucket)

@@ -59,7 +59,7 @@ func replayed(t testing.TB, name string) page.Page {
 
 func surveyed(store *memory.Store, h *history.Group) *survey.Survey {
 	siblings := make([]table.Sibling, quota.MaxShards)
-	for _, b := range store.Shards(h.Group) {
+	for _, b := range table.ReadableShards(h.Group, store.Get) {
 		siblings[b.Shard].Bucket = b
 	}
 	return survey.Take(survey.Found{Shards: siblings}, h.Grid.End())

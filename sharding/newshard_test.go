@@ -1,4 +1,4 @@
-package table_test
+package sharding_test
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/sharding"
 	"github.com/shardquota/shardquota/table"
 )
 
@@ -47,46 +48,46 @@ func TestPlanFunds(t *testing.T) {
 	missing := table.Sibling{}
 	passed := func(at int64) func(*table.Bucket) { return func(b *table.Bucket) { b.RefilledAt = at } }
 	noWindow := func(b *table.Bucket) { b.Limits[2].Window.Start, b.Limits[2].Window.Applied = nil, nil }
-	client := table.May{OpenWindows: true, WholeTokens: true}
+	client := sharding.May{OpenWindows: true, WholeTokens: true}
 	for _, c := range []struct {
 		name     string
 		siblings []table.Sibling
 		shard    int
-		may      table.May
+		may      sharding.May
 		want     string
 	}{
 		{"a quota is moved off the sibling whose grant covers the slot, at most a share; what drips begins with a share, the write meter full",
-			[]table.Sibling{shardOf(0, 2, 1, 900_700), missing}, 1, table.May{},
+			[]table.Sibling{shardOf(0, 2, 1, 900_700), missing}, 1, sharding.May{},
 			"shard 1 of 2 at 0: daily: 500000 moved off shard 0, drip: 50000 (share), session: 1500 moved off shard 0, wcu: 1000000 (share)"},
 		{"the closest fit gives",
-			[]table.Sibling{shardOf(0, 4, 1, 900_000), shardOf(1, 4, 2, 100_000), missing, missing}, 3, table.May{},
+			[]table.Sibling{shardOf(0, 4, 1, 900_000), shardOf(1, 4, 2, 100_000), missing, missing}, 3, sharding.May{},
 			"shard 3 of 4 at 0: daily: 100000 moved off shard 1, drip: 25000 (share), session: 1500 moved off shard 1, wcu: 1000000 (share)"},
 		{"a client moves whole tokens, and leaves the fraction where it can be whole",
 			[]table.Sibling{shardOf(0, 2, 1, 100_700), missing}, 1, client,
 			"shard 1 of 2 at 0: daily: 100000 moved off shard 0, drip: 50000 (share), session: 1000 moved off shard 0, wcu: 1000000 (share)"},
 		{"a client whose donors changed twice goes without, and says so of every quota",
-			[]table.Sibling{shardOf(0, 2, 1, 100_700), missing}, 1, table.May{OpenWindows: true, MoveNothing: true},
+			[]table.Sibling{shardOf(0, 2, 1, 100_700), missing}, 1, sharding.May{OpenWindows: true, MoveNothing: true},
 			"shard 1 of 2 at 0: daily: 0 moved off shard 0, drip: 50000 (share), session: 0 moved off shard 0, wcu: 1000000 (share)"},
 		{"a sibling of the last period covers nothing: its share is granted afresh, also to a client whose donors changed twice",
-			[]table.Sibling{shardOf(0, 2, 1, 900_000, passed(planNoon-1)), missing}, 1, table.May{MoveNothing: true},
+			[]table.Sibling{shardOf(0, 2, 1, 900_000, passed(planNoon-1)), missing}, 1, sharding.May{MoveNothing: true},
 			"shard 1 of 2 at 0: daily: 500000 (mint), drip: 50000 (share), session: 0 moved off shard 0, wcu: 1000000 (share)"},
 		{"no shard is made before a sibling's last pass, which may be after a reset that the creator's time is not",
-			[]table.Sibling{shardOf(0, 2, 1, 900_000), shardOf(1, 2, 2, 0, passed(planNow+500)), missing, missing}, 2, table.May{Recorded: true},
+			[]table.Sibling{shardOf(0, 2, 1, 900_000), shardOf(1, 2, 2, 0, passed(planNow+500)), missing, missing}, 2, sharding.May{Recorded: true},
 			"shard 2 of 4 at 500: daily: 250000 moved off shard 0, drip: 25000 (share), session: 1500 moved off shard 0, wcu: 1000000 (share)"},
 		{"a client opens the window that nobody is in",
 			[]table.Sibling{shardOf(0, 2, 1, 0, noWindow), missing}, 1, client,
 			"shard 1 of 2 at 0: daily: 0 moved off shard 0, drip: 50000 (share), session: 40000 (mint), wcu: 1000000 (share)"},
 		{"a new shard 0 gets of a quota what no sibling was granted",
-			[]table.Sibling{missing, shardOf(1, 2, 2, 77)}, 0, table.May{},
+			[]table.Sibling{missing, shardOf(1, 2, 2, 77)}, 0, sharding.May{},
 			"shard 0 of 2 at 0: daily: 500000 (mint), drip: 50000 (share), session: 40000 (mint), wcu: 1000000 (share)"},
 		{"and nothing where one was granted its slot: there is no shard 0 that a move could check",
-			[]table.Sibling{missing, shardOf(1, 2, 1, 800_000)}, 0, table.May{},
+			[]table.Sibling{missing, shardOf(1, 2, 1, 800_000)}, 0, sharding.May{},
 			"shard 0 of 2 at 0: daily: 0 moved off shard 1, drip: 50000 (share), session: 0 moved off shard 1, wcu: 1000000 (share)"},
 		{"the first shard of a group is its template",
-			[]table.Sibling{missing}, 0, table.May{},
+			[]table.Sibling{missing}, 0, sharding.May{},
 			"shard 0 of 1 at 0: "},
 	} {
-		r := table.ShardRequest{Siblings: c.siblings, Shard: c.shard, Count: len(c.siblings), Now: planNow, May: c.may}
+		r := sharding.Request{Siblings: c.siblings, Shard: c.shard, Count: len(c.siblings), Now: planNow, May: c.may}
 		if c.shard == 0 {
 			r.Template = shardOf(0, r.Count, r.Count, 33, noWindow).Bucket
 		}
@@ -101,7 +102,7 @@ func TestPlanFunds(t *testing.T) {
 }
 
 // relative renders a plan with the time as milliseconds after planNow.
-func relative(plan table.ShardPlan) string {
+func relative(plan sharding.Plan) string {
 	if plan.Refused == "" {
 		shifted := new(*plan.Creation.Bucket)
 		shifted.RefilledAt -= planNow
@@ -119,7 +120,7 @@ func TestPlanCarries(t *testing.T) {
 		b.Limits[2].Window.ConsumedAtOpen = new(int64(9))
 		b.ValidUntil = new(planNow)
 	})
-	plan := table.ShardRequest{Siblings: []table.Sibling{zero, {}}, Shard: 1, Count: 2, Now: planNow}.Plan()
+	plan := sharding.Request{Siblings: []table.Sibling{zero, {}}, Shard: 1, Count: 2, Now: planNow}.Plan()
 	shard, daily, session := plan.Creation.Bucket, plan.Creation.Bucket.Limit("daily"), plan.Creation.Bucket.Limit("session")
 	windowEnd := planNow - 1_000_000 + 7_200_000
 	got := fmt.Sprint(shard.Key.PK(), " ", shard.Item.Text("unknown"), " ", *shard.ValidUntil-windowEnd, " daily ", *daily.Grant, daily.TopUp, daily.Consumed,
@@ -138,20 +139,20 @@ func TestPlanWindows(t *testing.T) {
 	asked := func(b *table.Bucket) { b.ValidUntil = new(int64(0)) }
 	for _, c := range []struct {
 		name    string
-		request table.ShardRequest
+		request sharding.Request
 		want    string
 	}{
 		{"a client's shard opens its own where shard 0's has ended",
-			table.ShardRequest{Siblings: []table.Sibling{shardOf(0, 2, 1, 0, ended), {}}, Shard: 1, Count: 2, May: table.May{OpenWindows: true}},
+			sharding.Request{Siblings: []table.Sibling{shardOf(0, 2, 1, 0, ended), {}}, Shard: 1, Count: 2, May: sharding.May{OpenWindows: true}},
 			"start 0 applied 0 opened [session] valid until the window's end"},
 		{"where an operator asked for a client's pass, that comes first",
-			table.ShardRequest{Siblings: []table.Sibling{shardOf(0, 2, 1, 0, asked), {}}, Shard: 1, Count: 2},
+			sharding.Request{Siblings: []table.Sibling{shardOf(0, 2, 1, 0, asked), {}}, Shard: 1, Count: 2},
 			"start -1000000 applied -1000000 opened [] valid until a pass"},
 		{"a new shard 0 joins a sibling's",
-			table.ShardRequest{Siblings: []table.Sibling{{}, shardOf(1, 2, 2, 0)}, Count: 2, Template: shardOf(0, 2, 2, 0, ended, asked).Bucket},
+			sharding.Request{Siblings: []table.Sibling{{}, shardOf(1, 2, 2, 0)}, Count: 2, Template: shardOf(0, 2, 2, 0, ended, asked).Bucket},
 			"start -1000000 applied -1000000 opened [] valid until the window's end"},
 		{"a new shard 0 that finds none waits for a use to open it",
-			table.ShardRequest{Siblings: []table.Sibling{{}, shardOf(1, 2, 2, 0, ended)}, Count: 2, Template: shardOf(0, 2, 2, 0, ended, asked).Bucket},
+			sharding.Request{Siblings: []table.Sibling{{}, shardOf(1, 2, 2, 0, ended)}, Count: 2, Template: shardOf(0, 2, 2, 0, ended, asked).Bucket},
 			"start -7200000 applied -7200000 opened [] valid until a pass"},
 	} {
 		c.request.Now = planNow
@@ -189,34 +190,34 @@ func TestPlanRefuses(t *testing.T) {
 	first := shardOf(0, 2, 2, 0).Bucket
 	for _, c := range []struct {
 		name    string
-		request table.ShardRequest
-		want    table.Refusal
+		request sharding.Request
+		want    sharding.Refusal
 		err     error
 	}{
-		{"the count is none", table.ShardRequest{Siblings: family(shardOf(0, 3, 1, 0), missing, missing), Shard: 1, Count: 3}, table.BadCount, nil},
-		{"the count is none, which a client takes as it is", table.ShardRequest{
-			Siblings: family(shardOf(0, 3, 1, 0, disabled), missing, missing), Shard: 1, Count: 3, May: table.May{AnyCount: true},
-		}, table.GroupDisabled, nil},
-		{"shard 0 is gone", table.ShardRequest{Siblings: family(missing, missing), Shard: 1, Count: 2}, table.NoShardZero, nil},
-		{"shard 0 is gone, for a replay", table.ShardRequest{Siblings: family(missing, missing), Shard: 1, Count: 2, May: table.May{Recorded: true}}, table.NoShardZero, nil},
-		{"shard 0 cannot be read", table.ShardRequest{Siblings: family(unreadable, missing), Shard: 1, Count: 2}, table.NoShardZero, nil},
-		{"shard 0's count rose", table.ShardRequest{Siblings: family(shardOf(0, 4, 1, 0, disabled), missing), Shard: 1, Count: 2}, table.Overtaken, nil},
-		{"shard 0's count is lower", table.ShardRequest{Siblings: family(shardOf(0, 1, 1, 0, disabled), missing), Shard: 1, Count: 2}, table.CountChanged, nil},
-		{"a sibling cannot be read", table.ShardRequest{Siblings: family(shardOf(0, 4, 1, 0, disabled), unreadable, missing, missing), Shard: 3, Count: 4},
-			table.Unreadable, malformed},
-		{"disabled", table.ShardRequest{Siblings: family(shardOf(0, 2, 1, 0, disabled, unscheduled), missing), Shard: 1, Count: 2}, table.GroupDisabled, nil},
-		{"shard 0's schedule cannot be read", table.ShardRequest{Siblings: family(shardOf(0, 2, 1, 0, unscheduled, ended), missing), Shard: 1, Count: 2},
-			table.BadSchedule, quota.ErrSchedule},
+		{"the count is none", sharding.Request{Siblings: family(shardOf(0, 3, 1, 0), missing, missing), Shard: 1, Count: 3}, sharding.BadCount, nil},
+		{"the count is none, which a client takes as it is", sharding.Request{
+			Siblings: family(shardOf(0, 3, 1, 0, disabled), missing, missing), Shard: 1, Count: 3, May: sharding.May{AnyCount: true},
+		}, sharding.GroupDisabled, nil},
+		{"shard 0 is gone", sharding.Request{Siblings: family(missing, missing), Shard: 1, Count: 2}, sharding.NoShardZero, nil},
+		{"shard 0 is gone, for a replay", sharding.Request{Siblings: family(missing, missing), Shard: 1, Count: 2, May: sharding.May{Recorded: true}}, sharding.NoShardZero, nil},
+		{"shard 0 cannot be read", sharding.Request{Siblings: family(unreadable, missing), Shard: 1, Count: 2}, sharding.NoShardZero, nil},
+		{"shard 0's count rose", sharding.Request{Siblings: family(shardOf(0, 4, 1, 0, disabled), missing), Shard: 1, Count: 2}, sharding.Overtaken, nil},
+		{"shard 0's count is lower", sharding.Request{Siblings: family(shardOf(0, 1, 1, 0, disabled), missing), Shard: 1, Count: 2}, sharding.CountChanged, nil},
+		{"a sibling cannot be read", sharding.Request{Siblings: family(shardOf(0, 4, 1, 0, disabled), unreadable, missing, missing), Shard: 3, Count: 4},
+			sharding.Unreadable, malformed},
+		{"disabled", sharding.Request{Siblings: family(shardOf(0, 2, 1, 0, disabled, unscheduled), missing), Shard: 1, Count: 2}, sharding.GroupDisabled, nil},
+		{"shard 0's schedule cannot be read", sharding.Request{Siblings: family(shardOf(0, 2, 1, 0, unscheduled, ended), missing), Shard: 1, Count: 2},
+			sharding.BadSchedule, quota.ErrSchedule},
 		{"a sibling's schedule cannot be read: whether its grant covers the slot is unknown",
-			table.ShardRequest{Siblings: family(shardOf(0, 4, 1, 0), shardOf(1, 4, 1, 0, unscheduled), missing, missing), Shard: 3, Count: 4},
-			table.BadSchedule, quota.ErrSchedule},
-		{"nobody may open a window", table.ShardRequest{Siblings: family(shardOf(0, 2, 1, 0, ended), shardOf(1, 2, 2, 0)), Shard: 1, Count: 2}, table.NoWindow, nil},
-		{"it is there", table.ShardRequest{Siblings: family(shardOf(0, 2, 1, 0), shardOf(1, 2, 2, 0)), Shard: 1, Count: 2}, table.ShardExists, nil},
-		{"shard 0 came back", table.ShardRequest{Siblings: family(shardOf(0, 2, 2, 0), missing), Count: 2, Template: first}, table.ShardExists, nil},
-		{"an orphan knows a higher count", table.ShardRequest{Siblings: family(missing, shardOf(1, 4, 2, 0)), Count: 2, Template: first}, table.Overtaken, nil},
-		{"an orphan cannot be read", table.ShardRequest{Siblings: family(missing, unreadable), Count: 2, Template: first}, table.Unreadable, malformed},
+			sharding.Request{Siblings: family(shardOf(0, 4, 1, 0), shardOf(1, 4, 1, 0, unscheduled), missing, missing), Shard: 3, Count: 4},
+			sharding.BadSchedule, quota.ErrSchedule},
+		{"nobody may open a window", sharding.Request{Siblings: family(shardOf(0, 2, 1, 0, ended), shardOf(1, 2, 2, 0)), Shard: 1, Count: 2}, sharding.NoWindow, nil},
+		{"it is there", sharding.Request{Siblings: family(shardOf(0, 2, 1, 0), shardOf(1, 2, 2, 0)), Shard: 1, Count: 2}, sharding.ShardExists, nil},
+		{"shard 0 came back", sharding.Request{Siblings: family(shardOf(0, 2, 2, 0), missing), Count: 2, Template: first}, sharding.ShardExists, nil},
+		{"an orphan knows a higher count", sharding.Request{Siblings: family(missing, shardOf(1, 4, 2, 0)), Count: 2, Template: first}, sharding.Overtaken, nil},
+		{"an orphan cannot be read", sharding.Request{Siblings: family(missing, unreadable), Count: 2, Template: first}, sharding.Unreadable, malformed},
 		{"a replay makes what somebody made, disabled or not, in whatever window",
-			table.ShardRequest{Siblings: family(shardOf(0, 1, 1, 0, disabled, ended), missing), Shard: 1, Count: 2, May: table.May{Recorded: true}}, "", nil},
+			sharding.Request{Siblings: family(shardOf(0, 1, 1, 0, disabled, ended), missing), Shard: 1, Count: 2, May: sharding.May{Recorded: true}}, "", nil},
 	} {
 		c.request.Now = planNow
 		plan := c.request.Plan()
@@ -228,10 +229,10 @@ func TestPlanRefuses(t *testing.T) {
 
 // A creation that did not come about has a reason of the same set.
 func TestOutcomeRefusals(t *testing.T) {
-	for outcome, want := range map[table.CreationOutcome]table.Refusal{
-		table.Created: "", table.Exists: table.ShardExists, table.PinMoved: table.CountChanged, table.DonorChanged: table.DonorLost,
+	for outcome, want := range map[table.CreationOutcome]sharding.Refusal{
+		table.Created: "", table.Exists: sharding.ShardExists, table.PinMoved: sharding.CountChanged, table.DonorChanged: sharding.DonorLost,
 	} {
-		if got := outcome.Refusal(); got != want {
+		if got := sharding.RefusalOf(outcome); got != want {
 			t.Errorf("outcome %d: %q, want %q", outcome, got, want)
 		}
 	}

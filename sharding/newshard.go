@@ -1,4 +1,7 @@
-package table
+// Package sharding decides how a new shard of a group is created: what it carries, what
+// funds it, or why it is not created. The aggregator, the client and a replay differ
+// in what they may do (May), and share the rest.
+package sharding
 
 import (
 	"fmt"
@@ -6,15 +9,16 @@ import (
 	"strings"
 
 	"github.com/shardquota/shardquota/quota"
+	"github.com/shardquota/shardquota/table"
 )
 
-// ShardRequest asks how one shard of a group is to be created. Plan answers it.
-type ShardRequest struct {
-	Siblings []Sibling // shards 0..Count-1 by index, each raised to Count before it was read (docs/adr/0002)
-	Shard    int       // 0 only where the group has lost its shard 0, or never had one
-	Count    int       // the shard count to create it at
-	Now      int64     // the creator's time, epoch ms
-	Template *Bucket   // what the shard carries beside its balances; nil stands for shard 0's image
+// Request asks how one shard of a group is to be created. Plan answers it.
+type Request struct {
+	Siblings []table.Sibling // shards 0..Count-1 by index, each raised to Count before it was read (docs/adr/0002)
+	Shard    int             // 0 only where the group has lost its shard 0, or never had one
+	Count    int             // the shard count to create it at
+	Now      int64           // the creator's time, epoch ms
+	Template *table.Bucket   // what the shard carries beside its balances; nil stands for shard 0's image
 	May      May
 }
 
@@ -28,13 +32,13 @@ type May struct {
 	Recorded    bool // a replay: somebody did create the shard, and only its funding is planned again
 }
 
-// ShardPlan is what Plan decides: the creation, or why there is none.
-type ShardPlan struct {
-	Creation Creation
-	Fundings []quota.Funding // one for each limit, in the order of the template's
-	Opened   []OpenedWindow  // the windows that the shard opens and its creator propagates
-	Refused  Refusal         // why there is no creation; "" where there is one
-	Err      error           // what could not be read, where Refused is Unreadable or BadSchedule
+// Plan is what Plan decides: the creation, or why there is none.
+type Plan struct {
+	Creation table.Creation
+	Fundings []quota.Funding      // one for each limit, in the order of the template's
+	Opened   []table.OpenedWindow // the windows that the shard opens and its creator propagates
+	Refused  Refusal              // why there is no creation; "" where there is one
+	Err      error                // what could not be read, where Refused is Unreadable or BadSchedule
 }
 
 // Refusal says why a shard is not created.
@@ -61,9 +65,9 @@ func Refusals() []Refusal {
 	}
 }
 
-// Refusal is why the outcome left no new shard, "" where it made one.
-func (o CreationOutcome) Refusal() Refusal {
-	return map[CreationOutcome]Refusal{Exists: ShardExists, PinMoved: CountChanged, DonorChanged: DonorLost}[o]
+// RefusalOf says why an outcome left no new shard, "" where it made one.
+func RefusalOf(outcome table.CreationOutcome) Refusal {
+	return map[table.CreationOutcome]Refusal{table.Exists: ShardExists, table.PinMoved: CountChanged, table.DonorChanged: DonorLost}[outcome]
 }
 
 // Plan decides how the shard is created. It is funded from its siblings
@@ -74,22 +78,22 @@ func (o CreationOutcome) Refusal() Refusal {
 // off them would need a shard 0 to check. It joins their session windows. Of a
 // quota it gets the slots that no sibling was granted. Where the group has no
 // shard at all, the balances are the template's.
-func (r ShardRequest) Plan() ShardPlan {
+func (r Request) Plan() Plan {
 	if refused, err := r.unfit(); refused != "" {
-		return ShardPlan{Refused: refused, Err: err}
+		return Plan{Refused: refused, Err: err}
 	}
 	now, carried := r.creationTime(), r.carried()
 	fundings, err := r.fund(carried, now)
 	switch {
 	case err != nil:
-		return ShardPlan{Refused: BadSchedule, Err: err}
+		return Plan{Refused: BadSchedule, Err: err}
 	case r.Shard != 0 && !r.May.OpenWindows && !r.May.Recorded && !carried.WindowsLive(now):
-		return ShardPlan{Refused: NoWindow}
+		return Plan{Refused: NoWindow}
 	case r.Shard < len(r.Siblings) && r.Siblings[r.Shard].Bucket != nil:
-		return ShardPlan{Refused: ShardExists}
+		return Plan{Refused: ShardExists}
 	}
-	plan := ShardPlan{Fundings: fundings, Creation: Creation{
-		Bucket: NewShard(carried, r.Shard, r.Count, now, fundings), Moves: quota.Moves(fundings),
+	plan := Plan{Fundings: fundings, Creation: table.Creation{
+		Bucket: New(carried, r.Shard, r.Count, now, fundings), Moves: quota.Moves(fundings),
 	}}
 	if zero := r.Siblings[0].Bucket; zero != nil {
 		plan.Creation.ConfigAttrs = zero.ConfigAttrs()
@@ -99,7 +103,7 @@ func (r ShardRequest) Plan() ShardPlan {
 }
 
 // unfit says why no shard can be created from the siblings, "" where one can.
-func (r ShardRequest) unfit() (Refusal, error) {
+func (r Request) unfit() (Refusal, error) {
 	zero := r.Siblings[0].Bucket
 	switch {
 	case !quota.IsCount(r.Count) && !r.May.AnyCount:
@@ -126,12 +130,12 @@ func (r ShardRequest) unfit() (Refusal, error) {
 
 // storedCount is the group's shard count: shard 0's, or where there is none the
 // highest that a sibling knows.
-func (r ShardRequest) storedCount() int {
+func (r Request) storedCount() int {
 	if zero := r.Siblings[0].Bucket; zero != nil {
 		return zero.ShardCount
 	}
 	highest := 0
-	for _, b := range Buckets(r.Siblings) {
+	for _, b := range table.Buckets(r.Siblings) {
 		highest = max(highest, b.ShardCount)
 	}
 	return highest
@@ -141,9 +145,9 @@ func (r ShardRequest) storedCount() int {
 // before the last pass of any sibling. A reset edge may lie between the two. A
 // shard that is funded by a sibling's grant after the edge, and last passed
 // before it, would be restored once more.
-func (r ShardRequest) creationTime() int64 {
+func (r Request) creationTime() int64 {
 	now := r.Now
-	for _, b := range Buckets(r.Siblings) {
+	for _, b := range table.Buckets(r.Siblings) {
 		now = max(now, b.RefilledAt)
 	}
 	return now
@@ -151,7 +155,7 @@ func (r ShardRequest) creationTime() int64 {
 
 // carried is the bucket whose limits and other attributes the shard gets, in the
 // session windows that it is to begin in.
-func (r ShardRequest) carried() *Bucket {
+func (r Request) carried() *table.Bucket {
 	carried := r.Siblings[0].Bucket
 	if r.Template != nil {
 		carried = r.Template
@@ -159,16 +163,16 @@ func (r ShardRequest) carried() *Bucket {
 	now := r.creationTime()
 	switch {
 	case r.Shard == 0:
-		carried = joinWindows(carried, Buckets(r.Siblings), now)
+		carried = joinWindows(carried, table.Buckets(r.Siblings), now)
 	case r.May.OpenWindows:
-		carried = &Bucket{Key: carried.Key, Item: carried.Item, Bucket: *carried.Opened(now)}
+		carried = &table.Bucket{Key: carried.Key, Item: carried.Item, Bucket: *carried.Opened(now)}
 	}
 	return carried
 }
 
 // joinWindows is a new shard 0 in the live session windows of its siblings. Its
 // valid-until is still to be stamped.
-func joinWindows(b *Bucket, siblings []*quota.Bucket, now int64) *Bucket {
+func joinWindows(b *table.Bucket, siblings []*quota.Bucket, now int64) *table.Bucket {
 	joined := new(*b)
 	joined.ValidUntil = nil
 	joined.Limits = slices.Clone(b.Limits)
@@ -188,8 +192,8 @@ func joinWindows(b *Bucket, siblings []*quota.Bucket, now int64) *Bucket {
 const wholeToken = 1000
 
 // fund plans the balances. The error wraps quota.ErrSchedule.
-func (r ShardRequest) fund(carried *Bucket, now int64) ([]quota.Funding, error) {
-	siblings := Buckets(r.Siblings)
+func (r Request) fund(carried *table.Bucket, now int64) ([]quota.Funding, error) {
+	siblings := table.Buckets(r.Siblings)
 	if len(siblings) == 0 {
 		return nil, carried.Broken
 	}
@@ -208,45 +212,25 @@ func (r ShardRequest) fund(carried *Bucket, now int64) ([]quota.Funding, error) 
 }
 
 // openedSince are the session windows of a new shard that are not shard 0's.
-func openedSince(zero, shard *Bucket) []OpenedWindow {
-	var windows []OpenedWindow
+func openedSince(zero, shard *table.Bucket) []table.OpenedWindow {
+	var windows []table.OpenedWindow
 	for i := range shard.Limits {
 		l := &shard.Limits[i]
 		known := zero.Limit(l.Name)
 		if start := l.Window.Start; start != nil && (known == nil || known.Window.Start == nil || *known.Window.Start != *start) {
-			windows = append(windows, OpenedWindow{Limit: l.Name, Start: *start, Length: l.Window.Length})
+			windows = append(windows, table.OpenedWindow{Limit: l.Name, Start: *start, Length: l.Window.Length})
 		}
 	}
 	return windows
 }
 
-// writesPerSecond is the capacity of a bucket's write meter.
-const writesPerSecond = 1000
-
-// EmptyBucket returns a bucket's item without limits but the write meter.
-func EmptyBucket(key Key, count int, now int64) Item {
-	at := func(field Field) string { return Attr(quota.WriteMeter, field) }
-	full := Int(1000 * writesPerSecond)
-	item := Item{
-		AttrEntityID: S(key.Entity), AttrResource: S(key.Resource),
-		AttrCascade:    Bool(false),
-		AttrShardCount: Int(int64(count)), AttrRefilledAt: Int(now),
-		at(FieldBalance): full, at(FieldConsumed): Int(0),
-		at(FieldCapacity): full, at(FieldRefill): full, at(FieldPeriod): Int(1000),
-	}
-	for name, value := range key.Keys() {
-		item[name] = S(value)
-	}
-	return item
-}
-
-// NewShard makes the bucket of a new shard at a shard count. It carries
+// New makes the bucket of a new shard at a shard count. It carries
 // everything that the template's item does, also what this program does not
 // know. Its own are the keys, the balances of its fundings, no consumption, and
 // now (epoch ms) as the time of its last pass. Its quotas are granted at count
 // and in the period that holds at now.
-func NewShard(template *Bucket, shard, count int, now int64, fundings []quota.Funding) *Bucket {
-	b := &Bucket{Key: template.Key.At(shard), Item: template.Item.Clone(), Bucket: template.Bucket}
+func New(template *table.Bucket, shard, count int, now int64, fundings []quota.Funding) *table.Bucket {
+	b := &table.Bucket{Key: template.Key.At(shard), Item: template.Item.Clone(), Bucket: template.Bucket}
 	b.Shard, b.ShardCount, b.RefilledAt = shard, count, now
 	b.Limits = slices.Clone(template.Limits)
 	for _, funding := range fundings {
@@ -272,7 +256,7 @@ func NewShard(template *Bucket, shard, count int, now int64, fundings []quota.Fu
 // stays, since an operator asked for a client's pass. So does an absent one
 // where nothing on the bucket is bound to time. It is 0 where a use has to open a
 // session window before it spends.
-func validFor(b *Bucket, stored *int64, now int64) *int64 {
+func validFor(b *table.Bucket, stored *int64, now int64) *int64 {
 	boundary, ok := b.NextBoundary(now)
 	switch {
 	case !ok || stored != nil && *stored == 0:
@@ -284,7 +268,7 @@ func validFor(b *Bucket, stored *int64, now int64) *int64 {
 }
 
 // String renders the plan: the shard and its fundings, or the refusal.
-func (p ShardPlan) String() string {
+func (p Plan) String() string {
 	if p.Refused != "" {
 		return "refused: " + string(p.Refused)
 	}
