@@ -59,7 +59,7 @@ test: node_modules/.package-lock.json $(if $(and $(SHARDQUOTA_PYTHON),$(SHARDQUO
 # times as long. Other tests of these packages run under it.
 
 # SEARCH tries every order of requests. What it found is printed.
-SEARCH := ^(TestSearch|TestMutants|TestGeneratedMutants)$$
+SEARCH := ^(TestSearch|TestSearchOneByOne|TestMutants|TestGeneratedMutants)$$
 
 # SERIAL replays recordings and walks at random. TestRecord derives the figures of
 # docs/adr/0016 again.
@@ -68,8 +68,8 @@ SERIAL := ^(TestDeliveryDoesNotMatter|TestCutAndRedriven|TestSyntheticDeliveryDo
 	TestRecordingsAreAsTheReferenceReadsThem|TestReaderMemory|TestReaderRefusesBombs|TestFrameOfRecordings|$\
 	TestParseItemAgreesWithTheSDK|TestImagesOfRecordings|TestWatchTellsAll|$\
 	TestAQuotaThatMovesBetweenLevelsStays|TestRandomRoundTrip|$\
-	TestModel|TestMutantsAreCaught|TestBoundsAreReached|TestSameRequests)$$
-SERIAL_IN := ./aggregator/replay ./cmd/shardquota ./cmd/shardquota/simulate ./events ./table ./table/memory ./limits/manifest ./internal/ideal
+	TestModel|TestMutantsAreCaught|TestBoundsAreReached|TestSameRequests|TestTheMostLimitsOfABucket|TestNoFaultAdmitsMore)$$
+SERIAL_IN := ./aggregator/replay ./cmd/shardquota ./cmd/shardquota/simulate ./events ./table ./table/memory ./limits/manifest ./internal/ideal ./limiter
 
 # GATE measures the fast paths against the slow ones. The race detector watches
 # each byte that a fast one looks at, which takes most of the difference away.

@@ -9,7 +9,8 @@
 // identify a state, and a state that was seen before is not gone into again.
 //
 // The search is breadth first: what it finds wrong comes with a shortest
-// schedule that leads there.
+// schedule that leads there. A search that expects to find nothing goes depth
+// first, which takes half the runs.
 package explore
 
 // System is a fresh beginning: actors and what they share. Every call that makes
@@ -24,15 +25,16 @@ type System struct {
 	// Check says what is wrong, after every step; "" where nothing is.
 	Check func() string
 
-	// Finish ends the run as if the actors that are not done had stopped for
-	// good, and says what is wrong then. It is asked in every state. tell is nil
-	// unless somebody reads what is done to finish.
+	// Finish says what is wrong if the actors that are not done stop for good. It
+	// is asked in every state, and leaves all that is shared as it was. tell is
+	// nil unless somebody reads what is done to finish.
 	Finish func(tell func(line string)) string
 }
 
 // Options change how a search is made.
 type Options struct {
 	KeepAll bool // go into states that were seen before: a search of every order, one by one
+	Deep    bool // depth first: what is found wrong is not told by a shortest schedule
 	Most    int  // states after which the search ends; 0 is any number
 }
 
@@ -80,31 +82,76 @@ type search struct {
 // Search runs a system in every order, until something is wrong.
 func Search(begin func() System, opts Options) Result {
 	s := &search{begin: begin, opts: opts, nodes: map[Digest]*node{}, result: Result{Ends: map[Digest]bool{}}}
-	root := s.try(nil)
-	for len(s.queue) > 0 && s.result.Wrong == "" && !s.full() {
+	var root *node
+	if opts.Deep {
+		root = s.deepen(s.run(nil, nil), nil)
+	} else {
+		root = s.try(nil)
+		s.widen()
+	}
+	if !s.result.Cut {
+		s.result.Orders = root.count()
+	}
+	return s.result
+}
+
+// over reports whether the search goes no further.
+func (s *search) over() bool {
+	full := s.opts.Most > 0 && s.result.States >= s.opts.Most
+	s.result.Cut = s.result.Cut || full || s.result.Wrong != ""
+	return s.result.Cut
+}
+
+// widen goes on from the states in the queue, breadth first.
+func (s *search) widen() {
+	for len(s.queue) > 0 && !s.over() {
 		from := s.queue[0]
 		s.queue = s.queue[1:]
 		for _, c := range from.choices {
-			next := s.try(append(from.path[:len(from.path):len(from.path)], c))
+			next := s.try(from.then(c))
 			if s.result.Wrong != "" {
 				break
 			}
 			from.next = append(from.next, next)
 		}
 	}
-	if s.result.Cut = len(s.queue) > 0; !s.result.Cut {
-		s.result.Orders = root.count()
-	}
-	return s.result
 }
-
-func (s *search) full() bool { return s.opts.Most > 0 && s.result.States >= s.opts.Most }
 
 // try runs one schedule, looks at the state it leads to, and queues it if it is
 // new.
 func (s *search) try(path []choice) *node {
 	r := s.run(path, nil)
 	defer r.stop()
+	at, fresh := s.arrive(r, path)
+	if fresh {
+		s.queue = append(s.queue, at)
+	}
+	return at.node
+}
+
+// deepen looks at the state that a run has come to. If it is new, the run itself
+// goes on with the first choice, and another run with each of the others.
+func (s *search) deepen(r *run, path []choice) *node {
+	at, fresh := s.arrive(r, path)
+	for i, c := range at.choices {
+		if !fresh || s.over() {
+			break
+		}
+		if i > 0 {
+			r = s.run(path, nil)
+		}
+		r.take([]choice{c})
+		at.next = append(at.next, s.deepen(r, at.then(c)))
+	}
+	r.stop()
+	return at.node
+}
+
+// then is the schedule that goes on with a choice.
+func (v visit) then(c choice) []choice { return append(v.path[:len(v.path):len(v.path)], c) }
+
+// arrive looks at the state that a schedule led to, and reports whether it is new.
+func (s *search) arrive(r *run, path []choice) (at visit, fresh bool) {
 	s.result.Schedules++
 	s.result.Longest = max(s.result.Longest, len(path))
 	shared := r.State()
@@ -113,20 +160,18 @@ func (s *search) try(path []choice) *node {
 		digest = Digest(s.result.Schedules)
 	}
 	if known := s.nodes[digest]; known != nil {
-		return known
+		return visit{node: known}, false
 	}
-	n := &node{}
-	s.nodes[digest] = n
+	at = visit{&node{}, path, r.choices()}
+	s.nodes[digest] = at.node
 	s.result.States++
-	choices := r.choices()
-	if len(choices) == 0 {
+	if len(at.choices) == 0 {
 		s.result.Ends[shared] = true
 	}
-	s.queue = append(s.queue, visit{n, path, choices})
 	if r.wrong(nil) != "" {
 		s.tell(path)
 	}
-	return n
+	return at, true
 }
 
 // tell runs a schedule again, for its steps to be read.

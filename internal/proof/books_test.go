@@ -55,6 +55,16 @@ func newBooks() *books {
 	}
 }
 
+func (k *books) clone() *books {
+	own := *k
+	for _, amounts := range []*map[int64]int64{&own.fresh, &own.added, &own.admitted, &own.expired, &own.charged, &own.owed} {
+		*amounts = maps.Clone(*amounts)
+	}
+	own.granted, own.over = maps.Clone(own.granted), maps.Clone(own.over)
+	own.spent, own.consumed = maps.Clone(own.spent), maps.Clone(own.consumed)
+	return &own
+}
+
 func (k *books) note(format string, args ...any) {
 	k.wrong = append(k.wrong, fmt.Sprintf(format, args...))
 }

@@ -2,6 +2,7 @@ package proof_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/shardquota/shardquota/events"
@@ -253,8 +254,16 @@ func (w *world) check() string {
 }
 
 // finish lets what is on the stream be processed without disturbance, has
-// clients draw every shard, and says what is wrong then.
+// clients draw every shard, and says what is wrong then. It does so in a copy of
+// the world.
 func (w *world) finish(tell func(line string)) string {
+	was := *w
+	defer func() { *w = was }()
+	mem := memory.New()
+	for _, item := range w.mem.Items() {
+		mem.Put(item)
+	}
+	w.own(mem)
 	w.tell = tell
 	for _, phase := range []func() string{w.drain, w.check, w.settle, w.check, w.operated} {
 		if wrong := phase(); wrong != "" {
@@ -262,6 +271,21 @@ func (w *world) finish(tell func(line string)) string {
 		}
 	}
 	return ""
+}
+
+// own gives the world copies of all that it changes in place, and a table.
+func (w *world) own(mem *memory.Store) {
+	w.mem, w.books, w.others = mem, w.books.clone(), maps.Clone(w.others)
+	w.consumers = slices.Clone(w.consumers)
+	for i, c := range w.consumers {
+		own := *c
+		w.consumers[i] = &own
+	}
+	if w.above != nil {
+		above := *w.above
+		above.own(mem)
+		w.above = &above
+	}
 }
 
 // settle lets a client draw every shard, so that nothing is left to be granted.
