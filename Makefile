@@ -48,15 +48,17 @@ test: node_modules/.package-lock.json $(if $(and $(SHARDQUOTA_PYTHON),$(SHARDQUO
 	@if [ -e .venv/ready ]; then
 		export SHARDQUOTA_PYTHON="$${SHARDQUOTA_PYTHON:-$$PWD/.venv/bin/python}" SHARDQUOTA_MOTO="$${SHARDQUOTA_MOTO:-$$PWD/.venv/bin/moto_server}"
 	fi
-	go test -race -timeout 20m $(if $(CI),-count=1) -skip '$(SEARCH)|$(SERIAL)|$(GATE)' ./...
+	go test -race -timeout 20m $(if $(CI),-count=1) -skip '$(SEARCH)|$(SERIAL)|$(GATE)' $$(go list ./... | grep -v /quota$$)
 	go test $(if $(CI),-count=1) -run '$(SERIAL)' $(SERIAL_IN)
+	go test $(if $(CI),-count=1) ./quota
 	go test $(if $(CI),-count=1) -v -run '$(SEARCH)' ./internal/proof | grep -vE '^ *(===|---)'
 	go test -count=1 -run '$(GATE)' ./events ./table ./aggregator
 	cd infra && go test -timeout 20m $(if $(CI),-count=1) ./...
 
 # In the tests of the next three one goroutine at a time moves, or each has a table
 # of its own: the race detector has nothing to find there, and takes five to ten
-# times as long. Other tests of these packages run under it.
+# times as long. Other tests of these packages run under it. Package quota starts no
+# goroutine.
 
 # SEARCH tries every order of requests. What it found is printed.
 SEARCH := ^(TestSearch|TestSearchOneByOne|TestMutants|TestGeneratedMutants)$$
@@ -68,8 +70,9 @@ SERIAL := ^(TestDeliveryDoesNotMatter|TestCutAndRedriven|TestSyntheticDeliveryDo
 	TestRecordingsAreAsTheReferenceReadsThem|TestReaderMemory|TestReaderRefusesBombs|TestFrameOfRecordings|$\
 	TestParseItemAgreesWithTheSDK|TestImagesOfRecordings|TestWatchTellsAll|$\
 	TestAQuotaThatMovesBetweenLevelsStays|TestRandomRoundTrip|$\
-	TestModel|TestMutantsAreCaught|TestBoundsAreReached|TestSameRequests|TestTheMostLimitsOfABucket|TestNoFaultAdmitsMore)$$
-SERIAL_IN := ./aggregator/replay ./cmd/shardquota ./cmd/shardquota/simulate ./events ./table ./table/memory ./limits/manifest ./internal/ideal ./limiter
+	TestModel|TestMutantsAreCaught|TestBoundsAreReached|TestSameRequests|TestTheMostLimitsOfABucket|TestNoFaultAdmitsMore|$\
+	TestFloor|TestRoomForLimits|TestRoomForMixtures|TestParts)$$|^TestScripts$$/^(html|same-table|quota-walk|simulate)$$
+SERIAL_IN := ./aggregator ./aggregator/replay ./cmd/shardquota ./cmd/shardquota/simulate ./events ./table ./table/memory ./limits ./limits/manifest ./internal/ideal ./limiter
 
 # GATE measures the fast paths against the slow ones. The race detector watches
 # each byte that a fast one looks at, which takes most of the difference away.

@@ -25,8 +25,7 @@ func (w *walk) writeStep() step {
 	write := w.write(w.key().State())
 	fails := w.chance(5)
 	if fails {
-		write.Put, write.Delete, write.Set, write.Remove = nil, false, nil, nil
-		write.Add = []table.Addition{{Name: "text", Value: w.number()}}
+		write = &table.Write{Operation: "walk", Key: write.Key, Add: []table.Addition{{Name: "text", Value: w.number()}}}
 	}
 	return step{"write", func(store table.Client, raw Raw) string {
 		if fails {

@@ -51,6 +51,7 @@ func (s *Store) Transact(ctx context.Context, t *table.Transaction) (table.Trans
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	refused, after := map[int]table.Item{}, make([]table.Item, len(t.Writes))
+	var invalid error
 	for i, w := range t.Writes {
 		stored := s.items[w.Key]
 		if !allHold(stored, w.Require) {
@@ -58,12 +59,15 @@ func (s *Store) Transact(ctx context.Context, t *table.Transaction) (table.Trans
 			continue
 		}
 		var err error
-		if after[i], err = apply(stored, w); err != nil {
-			return table.TransactResult{}, fmt.Errorf("%s: %w", t.Operation, err)
+		if after[i], err = apply(stored, w); err != nil && invalid == nil {
+			invalid = fmt.Errorf("%s: %w", t.Operation, err)
 		}
 	}
-	if len(refused) > 0 {
+	switch {
+	case len(refused) > 0:
 		return table.TransactResult{Refused: refused, Time: s.time()}, nil
+	case invalid != nil:
+		return table.TransactResult{}, invalid
 	}
 	for i, w := range t.Writes {
 		if w.Changes() {
