@@ -48,8 +48,8 @@ test: node_modules/.package-lock.json $(if $(and $(SHARDQUOTA_PYTHON),$(SHARDQUO
 	@if [ -e .venv/ready ]; then
 		export SHARDQUOTA_PYTHON="$${SHARDQUOTA_PYTHON:-$$PWD/.venv/bin/python}" SHARDQUOTA_MOTO="$${SHARDQUOTA_MOTO:-$$PWD/.venv/bin/moto_server}"
 	fi
-	go test -race -timeout 20m $(if $(CI),-count=1) -skip '$(SEARCH)|$(SERIAL)|$(GATE)' $$(go list ./... | grep -v /quota$$)
-	go test $(if $(CI),-count=1) -run '$(SERIAL)' $(SERIAL_IN)
+	go test -race -timeout 20m $(if $(CI),-count=1) -skip '$(SEARCH)|$(SERIAL)|$(SCRIPTS)|$(GATE)' $$(go list ./... | grep -v /quota$$)
+	go test $(if $(CI),-count=1) -run '$(SERIAL)|$(SCRIPTS)' $(SERIAL_IN)
 	go test $(if $(CI),-count=1) ./quota
 	go test $(if $(CI),-count=1) -v -run '$(SEARCH)' ./internal/proof | grep -vE '^ *(===|---)'
 	go test -count=1 -run '$(GATE)' ./events ./table ./aggregator
@@ -71,8 +71,11 @@ SERIAL := ^(TestDeliveryDoesNotMatter|TestCutAndRedriven|TestSyntheticDeliveryDo
 	TestParseItemAgreesWithTheSDK|TestImagesOfRecordings|TestWatchTellsAll|$\
 	TestAQuotaThatMovesBetweenLevelsStays|TestRandomRoundTrip|$\
 	TestModel|TestMutantsAreCaught|TestBoundsAreReached|TestSameRequests|TestTheMostLimitsOfABucket|TestNoFaultAdmitsMore|$\
-	TestFloor|TestRoomForLimits|TestRoomForMixtures|TestParts)$$|^TestScripts$$/^(html|same-table|quota-walk|simulate)$$
+	TestFloor|TestRoomForLimits|TestRoomForMixtures|TestParts)$$
 SERIAL_IN := ./aggregator ./aggregator/replay ./cmd/shardquota ./cmd/shardquota/simulate ./events ./table ./table/memory ./limits ./limits/manifest ./internal/ideal ./limiter
+
+# SCRIPTS are those of cmd/shardquota that take longest, replays and simulations.
+SCRIPTS := ^TestScripts$$/^(html|same-table|quota-walk|simulate)$$
 
 # GATE measures the fast paths against the slow ones. The race detector watches
 # each byte that a fast one looks at, which takes most of the difference away.
