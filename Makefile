@@ -71,8 +71,8 @@ SERIAL := ^(TestDeliveryDoesNotMatter|TestCutAndRedriven|TestSyntheticDeliveryDo
 	TestParseItemAgreesWithTheSDK|TestImagesOfRecordings|TestWatchTellsAll|$\
 	TestAQuotaThatMovesBetweenLevelsStays|TestRandomRoundTrip|$\
 	TestModel|TestMutantsAreCaught|TestBoundsAreReached|TestSameRequests|TestTheMostLimitsOfABucket|TestNoFaultAdmitsMore|$\
-	TestFloor|TestRoomForLimits|TestRoomForMixtures|TestParts)$$
-SERIAL_IN := ./aggregator ./aggregator/replay ./cmd/shardquota ./cmd/shardquota/simulate ./events ./table ./table/memory ./limits ./limits/manifest ./internal/ideal ./limiter
+	TestFloor|TestRoomForLimits|TestRoomForMixtures|TestParts|TestSameAsMemory|TestRandomWritesAreMeasured|TestOperations|TestClientOperations)$$
+SERIAL_IN := ./aggregator ./aggregator/replay ./cmd/shardquota ./cmd/shardquota/simulate ./events ./table ./table/dynamo ./table/memory ./limits ./limits/manifest ./internal/ideal ./limiter
 
 # SCRIPTS are those of cmd/shardquota that take longest, replays and simulations.
 SCRIPTS := ^TestScripts$$/^(html|same-table|quota-walk|simulate)$$
