@@ -19,6 +19,8 @@ func (discarded) AddUsage(context.Context, table.Usage) (table.UsageResult, erro
 	return table.UsageResult{Applied: true}, nil
 }
 
+func (discarded) Outlive(context.Context, table.Group, []quota.Extension) error { return nil }
+
 func (discarded) Pass(context.Context, *table.Bucket, *quota.Pass) (table.PassResult, error) {
 	return table.PassResult{Applied: true}, nil
 }

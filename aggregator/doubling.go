@@ -13,6 +13,7 @@ type doubling struct {
 	group    table.Group
 	from, to int
 	written  int64          // epoch ms
+	zero     *quota.Bucket  // shard 0 as it was seen last
 	legacy   []quota.Freeze // the grants of shard 0's legacy quotas, as read before its count rose
 }
 
@@ -31,6 +32,9 @@ func (d doubling) do(ctx context.Context, r *run) error {
 	if !quota.IsCount(d.to) {
 		r.report.decline(d.group, d.from, d.from, sharding.BadCount)
 		return nil
+	}
+	if err := r.Store.Outlive(ctx, d.group, d.zero.OutliveAnother(r.clock(d.written))); err != nil {
+		return err
 	}
 	if err := freeze(ctx, r, d.group.At(0), d.legacy); err != nil {
 		return err

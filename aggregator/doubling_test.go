@@ -221,7 +221,7 @@ func TestCloneOfShardZero(t *testing.T) {
 	w := newWorld(t, zero)
 	w.sound(noon, w.doubles(noon, zero, 1, 2))
 	got, want := w.store.Get(acme.At(1).PK(), table.StateSK), build(zero, attrs{
-		table.AttrPK: acme.At(1).PK(), table.AttrRefilledAt: noon, table.AttrValidUntil: noon - 5000 + hour,
+		table.AttrPK: acme.At(1).PK(), table.AttrRefilledAt: noon, "ttl": midnight/1000 + 9*86400, table.AttrValidUntil: noon - 5000 + hour,
 		"b_tpd_tk": 500_000, "b_tpd_tc": 0, "b_tpd_gc": 2, "b_tpd_tu": nil,
 		"b_s_tk": 500, "b_s_tc": 0, "b_s_gc": 2, "b_s_wtc": 0,
 		"b_rpm_tk": 32_000, "b_rpm_tc": 0, "b_wcu_tk": 1000_000, "b_wcu_tc": 0,

@@ -164,7 +164,7 @@ func (b *bucket) doubled() (d doubling, index int, ok bool) {
 			d, index, ok = doubling{group: b.key.Group, from: from, legacy: legacy}, w.index, true
 		}
 		index = min(index, w.index)
-		d.to, d.written = max(d.to, to), w.Time
+		d.to, d.written, d.zero = max(d.to, to), w.Time, &w.New.Bucket
 	}
 	return d, index, ok
 }

@@ -40,6 +40,9 @@ func (b refreshTask) do(ctx context.Context, r *run) error {
 	last := b.last()
 	now, demand := r.clock(last.Time), b.demand()
 	seen, current := &last.New.Bucket, (*table.Bucket)(nil)
+	if err := r.Store.Outlive(ctx, b.key.Group, seen.Outlive(now)); err != nil {
+		return err
+	}
 	for attempt := range 2 {
 		pass, err := quota.PlanPass(seen, demand, now)
 		if err != nil || pass == nil {

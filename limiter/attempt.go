@@ -132,7 +132,10 @@ func (a *attempt) admit(item table.Item, bypassed bool) {
 // write writes a use that was planned from a bucket's item, and then does what it
 // calls for: it propagates windows and doubles hot shards.
 func (a *attempt) write(ctx context.Context, b *table.Bucket, use *quota.Use) (table.Item, error) {
-	written, err := a.table.Use(ctx, b, use, limits.Expiry(&b.Bucket, a.millis()))
+	if err := a.table.Outlive(ctx, a.key.Group, b.Outlive(a.millis())); err != nil {
+		return nil, err
+	}
+	written, err := a.table.Use(ctx, b, use)
 	if err != nil {
 		return nil, err
 	}

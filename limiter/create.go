@@ -53,9 +53,6 @@ func (l *Limiter) createBeside(ctx context.Context, key table.Key, now int64, mo
 		return 0, refusal(plan)
 	}
 	shard := plan.Creation.Bucket
-	if shard.Item[table.AttrTTL] != nil {
-		shard.Item[table.AttrTTL] = table.Int(limits.Expiry(&shard.Bucket, shard.RefilledAt))
-	}
 	outcome, err := l.table.Create(ctx, plan.Creation)
 	if err == nil && outcome == table.Created {
 		l.propagateWindows(ctx, key, plan.Opened, shard.ShardCount)
@@ -86,6 +83,9 @@ func (l *Limiter) readFamily(ctx context.Context, drawn table.Key, now int64) ([
 		count := 1
 		if zero != nil {
 			count = zero.ShardCount
+			if err := l.table.Outlive(ctx, drawn.Group, zero.OutliveAnother(now)); err != nil {
+				return nil, err
+			}
 		}
 		if l.setCount(drawn.At(0), count); drawn.Shard >= count {
 			return nil, errNoShard

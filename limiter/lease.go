@@ -300,18 +300,11 @@ func (l *Limiter) writeReconciliation(ctx context.Context, r reconciliation) err
 }
 
 // outliveDebt has a bucket that is in debt expire later: gone before it is repaid, the
-// debt would be forgiven. It ignores failures: the next use that passes the bucket
-// does it.
+// debt would be forgiven. It ignores failures: whoever passes the bucket next does it.
 func (l *Limiter) outliveDebt(ctx context.Context, item table.Item, now int64) {
-	expires, ok := item.Int(table.AttrTTL)
-	b, err := table.DecodeBucket(item)
-	if !ok || err != nil || limits.Repayment(&b.Bucket) == 0 || limits.Expiry(&b.Bucket, now) <= expires {
-		return
+	if b, err := table.DecodeBucket(item); err == nil {
+		_ = l.table.Outlive(ctx, b.Key.Group, b.Outlive(now))
 	}
-	_, _ = l.table.Amend(ctx, b.Key.PK(), table.StateSK, table.Amendment{
-		Set:    table.Item{table.AttrTTL: table.Int(limits.Expiry(&b.Bucket, now))},
-		Expect: []table.NamedValue{{Name: table.AttrTTL, Value: item[table.AttrTTL]}},
-	})
 }
 
 // checkRoom refuses adjustments that would leave a bucket that nobody can read.

@@ -116,7 +116,7 @@ func piecesOf(shards []*table.Bucket, planned []quota.Piece, now int64) []piece 
 	pieces := make([]piece, len(planned))
 	for i, p := range planned {
 		at := slices.IndexFunc(shards, func(b *table.Bucket) bool { return &b.Bucket == p.Bucket })
-		pieces[i] = piece{table.PlannedUse{Bucket: shards[at], Use: p.Use, Expires: limits.Expiry(p.Bucket, now)}, p.Demand}
+		pieces[i] = piece{table.PlannedUse{Bucket: shards[at], Use: p.Use}, p.Demand}
 	}
 	return pieces
 }
@@ -180,7 +180,10 @@ func (a *attempt) openWindows(ctx context.Context, b *table.Bucket) error {
 		return err
 	}
 	if len(use.Opens()) > 0 {
-		written, err := a.table.Use(ctx, b, use, limits.Expiry(&b.Bucket, a.millis()))
+		if err := a.table.Outlive(ctx, a.key.Group, b.Outlive(a.millis())); err != nil {
+			return err
+		}
+		written, err := a.table.Use(ctx, b, use)
 		if err != nil || !written.Applied {
 			return err
 		}
@@ -195,9 +198,14 @@ func (a *attempt) openWindows(ctx context.Context, b *table.Bucket) error {
 // writePieces writes the pieces of a use, and notes what each shard gave. It does
 // nothing where others wrote one of them meanwhile.
 func (a *attempt) writePieces(ctx context.Context, pieces []piece) error {
+	for _, p := range pieces {
+		if err := a.table.Outlive(ctx, a.key.Group, p.Bucket.Outlive(a.millis())); err != nil {
+			return err
+		}
+	}
 	if len(pieces) == 1 {
 		only := pieces[0]
-		written, err := a.table.Use(ctx, only.Bucket, only.Use, only.Expires)
+		written, err := a.table.Use(ctx, only.Bucket, only.Use)
 		if err == nil && written.Applied {
 			a.progress = admitted
 			a.charged = charges{{key: only.Bucket.Key, item: written.Item, latest: written.Item, demand: only.demand}}

@@ -70,11 +70,11 @@ func (a *asked) Charge(ctx context.Context, key table.Key, take table.FastCharge
 	return taken, err
 }
 
-func (a *asked) Use(ctx context.Context, b *table.Bucket, use *quota.Use, expires int64) (table.WriteResult, error) {
+func (a *asked) Use(ctx context.Context, b *table.Bucket, use *quota.Use) (table.WriteResult, error) {
 	if err := a.note("use %s %d", b.Key.Entity, b.Shard); err != nil {
 		return table.WriteResult{}, err
 	}
-	return a.Client.Use(ctx, b, use, expires)
+	return a.Client.Use(ctx, b, use)
 }
 
 func (a *asked) UseAll(ctx context.Context, uses []table.PlannedUse) (bool, error) {

@@ -139,8 +139,8 @@ func (e EffectiveConfig) ApplyTo(item table.Item, now time.Time) (table.Item, er
 	if err != nil {
 		return nil, err
 	}
-	if item[table.AttrTTL] == nil && next[table.AttrTTL] != nil {
-		next[table.AttrTTL] = table.Int(Expiry(&b.Bucket, now.UnixMilli()))
+	if len(b.Outlive(now.UnixMilli())) > 0 {
+		next[table.AttrTTL] = table.Int(b.Expiry(now.UnixMilli()))
 	}
 	return next, nil
 }

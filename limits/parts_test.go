@@ -122,7 +122,7 @@ func drain(t *testing.T, store *memory.Store, now int64, admitted map[string]int
 		if err != nil {
 			t.Fatal(err)
 		}
-		if result, err := store.Use(t.Context(), b, use, 0); err != nil || !result.Applied {
+		if result, err := store.Use(t.Context(), b, use); err != nil || !result.Applied {
 			t.Fatal(result, err)
 		}
 		admitted[l.Name] += have[0].Available
@@ -240,14 +240,14 @@ func useOnce(t *testing.T, store *memory.Store) {
 	if err != nil || use == nil {
 		t.Fatal(have, err)
 	}
-	if result, err := store.Use(t.Context(), b, use, 0); err != nil || !result.Applied {
+	if result, err := store.Use(t.Context(), b, use); err != nil || !result.Applied {
 		t.Fatal(result, err)
 	}
 	b = decode(t, store.Get(acme.PK(), table.StateSK))
 	if use, _, err = quota.PlanUse(&b.Bucket, nil, changedAt); err != nil {
 		t.Fatal(err)
 	}
-	if result, err := store.Use(t.Context(), b, use, 0); err != nil || !result.Applied {
+	if result, err := store.Use(t.Context(), b, use); err != nil || !result.Applied {
 		t.Fatal(result, err)
 	}
 }

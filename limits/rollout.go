@@ -278,7 +278,7 @@ func (s *Store) pass(ctx context.Context, b *table.Bucket, now int64) (after *ta
 	if err != nil {
 		return b, true, nil
 	}
-	written, err := s.table.Use(ctx, b, use, 0)
+	written, err := s.table.Use(ctx, b, use)
 	if err != nil {
 		return nil, false, err
 	}

@@ -82,7 +82,7 @@ func largest(b *table.Bucket) map[string]func() error {
 	t, ctx := table.Table{DB: table.Strict(nowhere{})}, context.Background()
 	return map[string]func() error{
 		"pass":   func() error { _, err := t.Pass(ctx, b, largestPass(b, true)); return err },
-		"use":    func() error { use := largestUse(b); _, err := t.Use(ctx, use.Bucket, use.Use, use.Expires); return err },
+		"use":    func() error { use := largestUse(b); _, err := t.Use(ctx, use.Bucket, use.Use); return err },
 		"charge": func() error { _, err := t.Charge(ctx, b.Key, table.FastCharge{Amounts: amounts, Now: 1}); return err },
 		"create": func() error { _, err := t.Create(ctx, largestCreation(b)); return err },
 		"amend": func() error {
@@ -139,7 +139,7 @@ func largestUse(b *table.Bucket) table.PlannedUse {
 	expiring := *b
 	expiring.Item = b.Item.Clone()
 	expiring.Item[table.AttrTTL] = table.Int(1)
-	return table.PlannedUse{Bucket: &expiring, Use: use, Expires: 1}
+	return table.PlannedUse{Bucket: &expiring, Use: use}
 }
 
 // largestCreation moves every quota off shard 0, which also carries the pin.

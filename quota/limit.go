@@ -63,6 +63,7 @@ type Bucket struct {
 	ValidUntil *int64 // the fast path must not spend past it, epoch ms; nil when absent
 	Disabled   bool
 	Bypass     int64   // until when nothing on the bucket is enforced, only metered, epoch ms; 0 is never
+	Expires    *int64  // DynamoDB may delete the item from then on, epoch seconds; nil is never
 	Limits     []Limit // sorted by name
 	Broken     error   // why the schedules cannot be read; wraps ErrSchedule
 }

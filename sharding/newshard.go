@@ -226,8 +226,8 @@ func openedSince(zero, shard *table.Bucket) []table.OpenedWindow {
 
 // New makes the bucket of a new shard at a shard count. It carries
 // everything that the template's item does, also what this program does not
-// know. Its own are the keys, the balances of its fundings, no consumption, and
-// now (epoch ms) as the time of its last pass. Its quotas are granted at count
+// know. Its own are the keys, the balances of its fundings, no consumption, an
+// expiry where the template has one, and now (epoch ms) as the time of its last pass. Its quotas are granted at count
 // and in the period that holds at now.
 func New(template *table.Bucket, shard, count int, now int64, fundings []quota.Funding) *table.Bucket {
 	b := &table.Bucket{Key: template.Key.At(shard), Item: template.Item.Clone(), Bucket: template.Bucket}
@@ -249,6 +249,10 @@ func New(template *table.Bucket, shard, count int, now int64, fundings []quota.F
 	}
 	b.ValidUntil = validFor(b, template.ValidUntil, now)
 	b.Fill()
+	if b.Expires != nil {
+		b.Expires = new(b.Expiry(b.RefilledAt))
+		b.Item[table.AttrTTL] = table.Int(*b.Expires)
+	}
 	return b
 }
 

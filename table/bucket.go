@@ -120,6 +120,7 @@ func DecodeBucket(item Item) (*Bucket, error) {
 		ValidUntil: r.optional(AttrValidUntil, quota.MaxTime),
 		Disabled:   r.flag(AttrDisabled),
 		Bypass:     r.stamp(AttrBypass),
+		Expires:    expiryOf(item),
 	}}
 	for _, name := range names {
 		limit, broken := r.limit(name)
@@ -135,6 +136,15 @@ func DecodeBucket(item Item) (*Bucket, error) {
 		return nil, r.err
 	}
 	return b, nil
+}
+
+// expiryOf reads when an item expires. As DynamoDB does, it takes what is no number
+// for none.
+func expiryOf(item Item) *int64 {
+	if expires, ok := item.Int(AttrTTL); ok && expires >= 0 && expires <= quota.MaxTime/1000 {
+		return &expires
+	}
+	return nil
 }
 
 // ShardCount reads a bucket item's shard count: 1 where it is absent or less.

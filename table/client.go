@@ -38,10 +38,8 @@ type Client interface {
 	// Use MUST write a pass as Store.Pass does, and the use's charges in the same
 	// update. It also requires every balance to be at least the charge's Least, and
 	// every window that the use opens over to be as it was read. It MUST store the
-	// start of an opened window as applied. It stores expires, epoch seconds, where
-	// the bucket has an expiry, which the bucket must then still have; 0 leaves the
-	// expiry.
-	Use(ctx context.Context, bucket *Bucket, use *quota.Use, expires int64) (WriteResult, error)
+	// start of an opened window as applied.
+	Use(ctx context.Context, bucket *Bucket, use *quota.Use) (WriteResult, error)
 
 	// UseAll MUST write several uses of different buckets in one transaction, each as
 	// Use does: all of them or none. A conflict with another transaction is none. The
@@ -118,12 +116,10 @@ func (c FastCharge) limits() []string {
 	return names
 }
 
-// PlannedUse is a use that was planned from a bucket, and the expiry that Client.Use
-// stores with it, epoch seconds.
+// PlannedUse is a use that was planned from a bucket.
 type PlannedUse struct {
-	Bucket  *Bucket
-	Use     *quota.Use
-	Expires int64
+	Bucket *Bucket
+	Use    *quota.Use
 }
 
 // After is the bucket's item as the use leaves it where nobody else writes.
@@ -136,9 +132,6 @@ func (u PlannedUse) After() Item {
 		l.Balance, l.Consumed = l.Balance-charge.Debit, l.Consumed+charge.Consumed
 	}
 	b.Fill()
-	if u.Expires != 0 && b.Item[AttrTTL] != nil {
-		b.Item[AttrTTL] = Int(u.Expires)
-	}
 	return b.Item
 }
 

@@ -127,7 +127,9 @@ type scannedItem struct {
 	zone                []byte
 	count, refilled     int64
 	valid, bypass       int64
+	expires             int64
 	isValid, isDisabled bool
+	isExpiring          bool
 	limits              []scannedLimit
 }
 
@@ -307,6 +309,9 @@ func (d *Images) attribute(name []byte, kind byte, value []byte) bool {
 		i.isValid = true
 	case AttrDisabled:
 		i.isDisabled = kind == 'B' && value[0] == 't'
+	case AttrTTL:
+		i.expires, ok = number(kind, value, 0, quota.MaxTime/1000)
+		i.isExpiring = true
 	case AttrBypass:
 		if i.bypass = 0; kind == 'N' {
 			i.bypass, ok = number(kind, value, 0, quota.MaxTime)
@@ -461,6 +466,9 @@ func (d *Images) image(text []byte) *Image {
 	}}
 	if i.isValid {
 		image.ValidUntil = d.point(i.valid)
+	}
+	if i.isExpiring {
+		image.Expires = d.point(i.expires)
 	}
 	slices.SortFunc(i.limits, func(a, b scannedLimit) int { return strings.Compare(a.name, b.name) })
 	image.Limits = d.room(len(i.limits))

@@ -66,6 +66,10 @@ type Store interface {
 	// ErrItem where the stored count cannot be read.
 	Double(ctx context.Context, group Group, from int) (DoubleResult, error)
 
+	// Outlive MUST make the extensions of shards of a group, one after the other. A
+	// bucket that has no expiry gets none, and none expires earlier than before.
+	Outlive(ctx context.Context, group Group, extensions []quota.Extension) error
+
 	// Freeze MUST store each grant count on a bucket that exists, unless the limit has
 	// one stored. It serves shard 0, whose count no raise moves, before its legacy
 	// quotas are read at a higher count.

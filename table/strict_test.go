@@ -302,7 +302,7 @@ func aUse(t testing.TB) (*Write, Item) {
 	if err != nil || use == nil {
 		t.Fatal(use, err)
 	}
-	return useWrite(PlannedUse{b, use, 0}), b.Item
+	return useWrite(PlannedUse{b, use}), b.Item
 }
 
 func BenchmarkCheck(b *testing.B) {

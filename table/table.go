@@ -68,6 +68,16 @@ func (t *Table) Pass(ctx context.Context, b *Bucket, pass *quota.Pass) (PassResu
 	return PassResult{Current: current}, nil
 }
 
+// Outlive implements Store.
+func (t *Table) Outlive(ctx context.Context, group Group, extensions []quota.Extension) error {
+	for _, e := range extensions {
+		if _, err := t.Do(ctx, outliveWrite(group.At(e.Shard), e)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Double implements Store.
 func (t *Table) Double(ctx context.Context, group Group, from int) (DoubleResult, error) {
 	result, err := t.Do(ctx, doubleWrite(group, from))
@@ -163,8 +173,8 @@ func (t *Table) Charge(ctx context.Context, key Key, charge FastCharge) (WriteRe
 }
 
 // Use implements Client.
-func (t *Table) Use(ctx context.Context, b *Bucket, use *quota.Use, expires int64) (WriteResult, error) {
-	return t.Do(ctx, useWrite(PlannedUse{b, use, expires}))
+func (t *Table) Use(ctx context.Context, b *Bucket, use *quota.Use) (WriteResult, error) {
+	return t.Do(ctx, useWrite(PlannedUse{b, use}))
 }
 
 // UseAll implements Client. The transaction is not Repeatable: another client's

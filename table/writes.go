@@ -110,11 +110,14 @@ func useWrite(u PlannedUse) *Write {
 			w.require(compareInt(AtLeast, Attr(charge.Limit, FieldBalance), *charge.Least))
 		}
 	}
-	if u.Expires != 0 && u.Bucket.Item[AttrTTL] != nil {
-		w.require(exists(AttrTTL))
-		w.setInt(AttrTTL, u.Expires)
-	}
 	w.Return, w.Once = true, true
+	return w
+}
+
+func outliveWrite(key Key, e quota.Extension) *Write {
+	w := &Write{Operation: "outlive", Key: key.State()}
+	w.require(compareInt(Less, AttrTTL, e.Least))
+	w.setInt(AttrTTL, e.Expires)
 	return w
 }
 

@@ -202,7 +202,8 @@ func counted(t *testing.T, records []events.Record) []table.Item {
 }
 
 // The recordings were made without an aggregator, so that where the one under
-// test finds nothing to do, the replayed table is the recorded one.
+// test finds nothing to do, the replayed table is the recorded one. It has a bucket
+// expire later that would go before what it owes is over.
 func TestReplayedTableIsTheRecordedOne(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes seconds, which -short leaves out")
@@ -219,10 +220,20 @@ func TestReplayedTableIsTheRecordedOne(t *testing.T) {
 				continue
 			}
 			for _, name := range differing(replayed[id], want) {
+				if name == table.AttrTTL && expiresLater(replayed[id], want) {
+					continue
+				}
 				t.Errorf("%s %s: %s is %v, recorded %v", id.PK, id.SK, name, show(replayed[id][name]), show(want[name]))
 			}
 		}
 	})
+}
+
+// expiresLater reports whether an item expires after another.
+func expiresLater(item, than table.Item) bool {
+	expires, _ := item.Int(table.AttrTTL)
+	before, ok := than.Int(table.AttrTTL)
+	return ok && expires > before
 }
 
 func lastImages(t *testing.T, records []events.Record) map[itemID]table.Item {

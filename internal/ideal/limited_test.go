@@ -91,9 +91,9 @@ func (l limited) Charge(ctx context.Context, key table.Key, take table.FastCharg
 }
 
 // Use implements table.Client.
-func (l limited) Use(ctx context.Context, read *table.Bucket, use *quota.Use, expires int64) (table.WriteResult, error) {
+func (l limited) Use(ctx context.Context, read *table.Bucket, use *quota.Use) (table.WriteResult, error) {
 	before := l.sys.table.At(read.Key)
-	taken, err := l.Client.Use(ctx, read, use, expires)
+	taken, err := l.Client.Use(ctx, read, use)
 	if taken.Applied {
 		l.used(read, before, use)
 	}

@@ -104,7 +104,7 @@ func (l lavish) Charge(ctx context.Context, key table.Key, take table.FastCharge
 // unshared is a table on which a use restores a shard to the whole capacity.
 type unshared struct{ table.Client }
 
-func (u unshared) Use(ctx context.Context, b *table.Bucket, use *quota.Use, expires int64) (table.WriteResult, error) {
+func (u unshared) Use(ctx context.Context, b *table.Bucket, use *quota.Use) (table.WriteResult, error) {
 	pass := *use.Pass
 	pass.Changes = slices.Clone(use.Changes)
 	for i, c := range pass.Changes {
@@ -112,7 +112,7 @@ func (u unshared) Use(ctx context.Context, b *table.Bucket, use *quota.Use, expi
 			pass.Changes[i].Delta = b.Limit(day).Base.Capacity - c.Read
 		}
 	}
-	return u.Client.Use(ctx, b, &quota.Use{Pass: &pass, Charges: use.Charges}, expires)
+	return u.Client.Use(ctx, b, &quota.Use{Pass: &pass, Charges: use.Charges})
 }
 
 // mutants break one rule each. A workload of a kind shows it, by what it is

@@ -50,7 +50,7 @@ var holders = []holder{
 		return result.Applied, err
 	}},
 	{"use", func(c table.Client, b *table.Bucket) (bool, error) {
-		result, err := c.Use(bg, b, &quota.Use{Pass: plainPass(b), Charges: []quota.Charge{{Limit: "q", Consumed: 1, Debit: 1}}}, 0)
+		result, err := c.Use(bg, b, &quota.Use{Pass: plainPass(b), Charges: []quota.Charge{{Limit: "q", Consumed: 1, Debit: 1}}})
 		return result.Applied, err
 	}},
 	{"reconcile", func(c table.Client, b *table.Bucket) (bool, error) {

@@ -134,6 +134,18 @@ var mutants = []mutant{
 		creation: unbound,
 	},
 	{
+		name: "expiries are left as they are", in: "shards that expire today are doubled, passed and used", says: "expires while it owes",
+		write: unset("outlive", func(string) bool { return true }),
+	},
+	{
+		name: "shard 0 does not outlive the others", in: "shards that expire today are doubled, passed and used", says: "does not outlive shard",
+		write: on("outlive", func(w *table.Write, _ table.Item) {
+			if w.Key == acme.At(0).State() {
+				w.Set[0].Value = table.Int((midnight + 2*day) / 1000)
+			}
+		}),
+	},
+	{
 		name: "no raise", in: "a sibling is restored while its slot is created", says: "was granted slot",
 		raise: neverRaised,
 	},

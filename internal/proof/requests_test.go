@@ -105,9 +105,9 @@ func (r *requests) Charge(ctx context.Context, key table.Key, charge table.FastC
 	return r.Table.Charge(ctx, key, charge)
 }
 
-func (r *requests) Use(ctx context.Context, b *table.Bucket, use *quota.Use, expires int64) (table.WriteResult, error) {
+func (r *requests) Use(ctx context.Context, b *table.Bucket, use *quota.Use) (table.WriteResult, error) {
 	r.db.book = func(changes []change) { r.used(b, use, changes[0]) }
-	return r.Table.Use(ctx, b, use, expires)
+	return r.Table.Use(ctx, b, use)
 }
 
 func (r *requests) UseAll(ctx context.Context, uses []table.PlannedUse) (applied bool, err error) {

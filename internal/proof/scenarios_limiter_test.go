@@ -10,6 +10,9 @@ import (
 // until is when the fast path may last be used.
 func until(at int64) attrs { return attrs{table.AttrValidUntil: at} }
 
+// expiring is when the bucket may go.
+func expiring(at int64) attrs { return attrs{table.AttrTTL: at / 1000} }
+
 // u is a shard of acme's as a Limiter leaves it at noon.
 func u(shard, n int, balance int64, grant int, more ...attrs) table.Item {
 	return q(shard, n, balance, grant, append([]attrs{until(midnight + day)}, more...)...)

@@ -50,6 +50,18 @@ var shardScenarios = []scenario{
 		},
 	},
 	{
+		"shards that expire today are doubled, passed and used", noon,
+		[]table.Item{u(0, 4, 400_000, 2, expiring(noon+hour)), u(1, 4, 300_000, 2, until(0), expiring(noon+hour))},
+		func(w *world) []explore.Spec {
+			w.before(0, u(0, 2, 400_000, 2, expiring(noon+hour)), noon)
+			w.before(1, u(1, 4, 300_000, 2, until(0), expiring(noon+hour)), noon)
+			return []explore.Spec{
+				w.aggregator("aggregator", consumer{polls: 1}, 1, 0),
+				w.limiter("limiter", program{count: 4, picks: []int{2}}, acquires(20)),
+			}
+		},
+	},
+	{
 		"1 to 4 by a client, with two aggregators on the same stream", noon,
 		[]table.Item{q(0, 1, 800_000, 1)},
 		func(w *world) []explore.Spec {

@@ -265,9 +265,23 @@ func (w *world) finish(tell func(line string)) string {
 	}
 	w.own(mem)
 	w.tell = tell
-	for _, phase := range []func() string{w.drain, w.check, w.settle, w.check, w.operated} {
+	for _, phase := range []func() string{w.drain, w.outlived, w.check, w.settle, w.check, w.operated} {
 		if wrong := phase(); wrong != "" {
 			return wrong
+		}
+	}
+	return ""
+}
+
+// outlived says which shard expires before what it owes is over, or shard 0 before
+// the others, once the aggregator has seen them all.
+func (w *world) outlived() string {
+	for _, b := range w.all() {
+		switch zero := w.at(0); {
+		case len(b.Outlive(w.now)) > 0:
+			return fmt.Sprintf("shard %d expires while it owes", b.Shard)
+		case b.Shard > 0 && b.Expires != nil && zero.Expires != nil && *zero.Expires < *b.Expires+7*day/1000:
+			return fmt.Sprintf("shard 0 does not outlive shard %d by a week", b.Shard)
 		}
 	}
 	return ""

@@ -64,7 +64,7 @@ var clientErrorCases = []testCase{
 		item := bucket(first, limit(rpm, 700, 1000))
 		b, c, ctx := f.put(item), f.client(), refused()
 		_, take := c.Charge(ctx, first, table.FastCharge{Amounts: map[string]int64{rpm: 1}, Now: now})
-		_, use := c.Use(ctx, b, f.plan(b, quota.Demand{rpm: 1}, now+1), 0)
+		_, use := c.Use(ctx, b, f.plan(b, quota.Demand{rpm: 1}, now+1))
 		_, useAll := c.UseAll(ctx, []table.PlannedUse{{Bucket: b, Use: f.plan(b, quota.Demand{rpm: 1}, now+1)}})
 		_, settle := c.Reconcile(ctx, b, []quota.Adjustment{{Limit: rpm, Consumed: 5, Balance: -5}})
 		_, tell := c.PropagateWindow(ctx, first, table.OpenedWindow{Limit: sess, Start: now, Length: 1000})
@@ -89,7 +89,7 @@ var clientErrorCases = []testCase{
 		f.raw.Put(f, item)
 		_, take := f.client().Charge(f.Context(), first, table.FastCharge{Amounts: map[string]int64{rpm: 1}, Now: now})
 		b := f.decode(build(item, attrs{"b_rpm_tc": 0}))
-		_, use := f.client().Use(f.Context(), b, f.plan(b, quota.Demand{rpm: 1}, now+1), 0)
+		_, use := f.client().Use(f.Context(), b, f.plan(b, quota.Demand{rpm: 1}, now+1))
 		_, settle := f.client().Reconcile(f.Context(), b, []quota.Adjustment{{Limit: rpm, Consumed: 5, Balance: -5}})
 		for name, err := range map[string]error{"take": take, "use": use, "settle": settle} {
 			if err == nil || errors.Is(err, table.ErrRetry) || strings.Contains(err.Error(), group.Entity) || strings.Contains(err.Error(), "many") {

@@ -28,7 +28,7 @@ var clientRaceCases = []testCase{
 		item, b, use := wideUse(f)
 		f.raw.Put(f, item)
 		won := f.race(func(int) (bool, error) {
-			taken, err := f.use(b, use, 0)
+			taken, err := f.use(b, use)
 			return taken.Applied, err
 		})
 		check(f, "used", won, 1)
@@ -38,7 +38,7 @@ var clientRaceCases = []testCase{
 		item := bucket(first, session(sess, 30, 100_000, 1, now-7200_000))
 		b := f.put(item)
 		won := f.race(func(racer int) (bool, error) {
-			taken, err := f.use(b, f.plan(b, quota.Demand{sess: 1000}, now+int64(racer)), 0)
+			taken, err := f.use(b, f.plan(b, quota.Demand{sess: 1000}, now+int64(racer)))
 			return taken.Applied, err
 		})
 		check(f, "opened", won, 1)
@@ -65,7 +65,7 @@ var clientRaceCases = []testCase{
 				return false, err
 			}
 			use := f.plan(current, quota.Demand{rpm: amount}, now+int64(racer))
-			taken, err := f.use(current, use, 0)
+			taken, err := f.use(current, use)
 			given.Add(counted(taken, -amount))
 			for _, change := range use.Changes {
 				if change.Limit == rpm {

@@ -81,12 +81,11 @@ func (w *walk) useStep() step {
 	if w.chance(25) {
 		w.bendUse(&p)
 	}
-	expires := pick(w, int64(0), 0, 1796099999)
 	if other := w.uses[w.random.IntN(len(w.uses))]; other.bucket.Key != p.bucket.Key && w.chance(30) {
-		return w.useAllStep(table.PlannedUse{Bucket: p.bucket, Use: p.use, Expires: expires}, table.PlannedUse{Bucket: other.bucket, Use: other.use})
+		return w.useAllStep(table.PlannedUse{Bucket: p.bucket, Use: p.use}, table.PlannedUse{Bucket: other.bucket, Use: other.use})
 	}
 	return step{"use", func(store table.Client, _ Raw) string {
-		taken, err := store.Use(w.Context(), p.bucket, p.use, expires)
+		taken, err := store.Use(w.Context(), p.bucket, p.use)
 		w.count("use", taken.Applied)
 		w.count("opened", taken.Applied && len(p.use.Opens()) > 0)
 		return answer(err, taken.Item, taken.Applied)

@@ -208,7 +208,7 @@ var tellCases = []testCase{
 		if len(use.Opens()) != 0 || use.Changes[0].Roll == nil {
 			f.Errorf("it does not roll: %+v", use.Changes)
 		}
-		taken, err := f.use(b, use, 0)
+		taken, err := f.use(b, use)
 		f.noError(err)
 		check(f, "applied", taken.Applied, true)
 		check(f, "balance", f.decode(taken.Item).Limit("b_x_tk").Balance, 0)

@@ -37,7 +37,7 @@ type suite struct {
 }
 
 var storeSuites = []suite{
-	{"Read", readCases}, {"AddUsage", usageCases}, {"Pass", passCases}, {"Double", doubleCases}, {"Freeze", freezeCases},
+	{"Read", readCases}, {"AddUsage", usageCases}, {"Pass", passCases}, {"Double", doubleCases}, {"Freeze", freezeCases}, {"Outlive", outliveCases},
 	{"RaiseAndRead", raiseCases}, {"Create", createCases}, {"Race", raceCases}, {"Errors", errorCases},
 }
 

@@ -18,8 +18,8 @@ func (f *fixture) plan(b *table.Bucket, demand quota.Demand, at int64) *quota.Us
 	return use
 }
 
-func (f *fixture) use(b *table.Bucket, use *quota.Use, expires int64) (table.WriteResult, error) {
-	return f.client().Use(f.Context(), b, use, expires)
+func (f *fixture) use(b *table.Bucket, use *quota.Use) (table.WriteResult, error) {
+	return f.client().Use(f.Context(), b, use)
 }
 
 // wideUse is a use of a bucket with a limit of every kind: it drips rpm, restores
@@ -74,7 +74,6 @@ var useChanges = []change{
 	{"the window that is opened over is gone", attrs{"b_over_ws": nil}, false},
 	{"a newer window was told of", attrs{"b_told_ws": now - 400}, false},
 	{"another expiry", attrs{"ttl": 17}, true},
-	{"no expiry any more", attrs{"ttl": nil}, false},
 	{"a limit that is enforced went", attrs{"b_rpm_tk": nil}, false},
 	{"an attribute that nobody knows", attrs{"x_unknown": 7}, true},
 }
@@ -83,7 +82,7 @@ var useCases = []testCase{
 	{"every part of a use is written", func(f *fixture) {
 		item, b, use := wideUse(f)
 		f.raw.Put(f, item)
-		taken, err := f.use(b, use, 0)
+		taken, err := f.use(b, use)
 		f.written("use", taken, err, afterWideUse(item))
 	}},
 	{"each thing that a use depends on", func(f *fixture) {
@@ -91,44 +90,26 @@ var useCases = []testCase{
 			item, b, use := wideUse(f)
 			meanwhile := build(item, c.after)
 			f.raw.Put(f, meanwhile)
-			taken, err := f.use(b, use, now/1000+900)
+			taken, err := f.use(b, use)
 			if !c.holds {
 				f.refused(c.name, taken, err, meanwhile)
 				continue
 			}
-			f.written(c.name, taken, err, build(sum(afterWideUse(item), item, meanwhile), attrs{"ttl": now/1000 + 900}))
+			f.written(c.name, taken, err, sum(afterWideUse(item), item, meanwhile))
 		}
-	}},
-	{"an expiry is stored where there was one, and left where none is given", func(f *fixture) {
-		for _, c := range []struct {
-			stored, want any
-			expires      int64
-		}{{nil, nil, 900}, {5, 900, 900}, {5, 5, 0}, {nil, nil, 0}} {
-			item := bucket(first, limit(rpm, 100, 60_000), attrs{"ttl": c.stored})
-			b := f.put(item)
-			taken, err := f.use(b, f.plan(b, quota.Demand{rpm: 1}, now+1), c.expires)
-			f.written("use", taken, err, build(charged(item, map[string]int64{rpm: 1}), attrs{"rf": now + 1, "b_rpm_tk": 100, "ttl": c.want}))
-		}
-	}},
-	{"a bucket that has got an expiry since is not given one", func(f *fixture) {
-		item := bucket(first, limit(rpm, 100, 60_000))
-		b := f.put(item)
-		f.raw.Put(f, build(item, attrs{"ttl": 5}))
-		taken, err := f.use(b, f.plan(b, nil, now+1), 900)
-		f.written("use", taken, err, build(charged(item, nil), attrs{"rf": now + 1, "b_rpm_tk": 101, "ttl": 5}))
 	}},
 	{"the valid-until goes where nothing is bound to time", func(f *fixture) {
 		item := bucket(first, limit(rpm, 100, 60_000), attrs{"vu": now + 5})
 		b := f.put(item)
 		use := f.plan(b, quota.Demand{rpm: 1}, now+1)
 		f.raw.Put(f, build(item, attrs{"sched": "1h9-17s500"}))
-		taken, err := f.use(b, use, 0)
+		taken, err := f.use(b, use)
 		f.refused("a schedule has come", taken, err, build(item, attrs{"sched": "1h9-17s500"}))
 		f.raw.Put(f, build(item, attrs{"b_rpm_tk": 60_000}))
-		taken, err = f.use(b, use, 0)
+		taken, err = f.use(b, use)
 		f.refused("a balance is above what it was read at", taken, err, build(item, attrs{"b_rpm_tk": 60_000}))
 		f.raw.Put(f, item)
-		taken, err = f.use(b, use, 0)
+		taken, err = f.use(b, use)
 		f.written("nothing has changed", taken, err, build(charged(item, map[string]int64{rpm: 1}), attrs{"rf": now + 1, "b_rpm_tk": 100, "vu": nil}))
 	}},
 	{"the terms are held where the valid-until was 0 already", func(f *fixture) {
@@ -137,14 +118,14 @@ var useCases = []testCase{
 		use := f.plan(b, quota.Demand{rpm: 1}, now+1)
 		for _, changed := range []attrs{{"b_rpm_cp": 50_000}, {"disabled": true}, {"b_rpm_rsched": "1m0h0"}, {"sched_tz": "Asia/Tokyo"}} {
 			f.raw.Put(f, build(item, changed))
-			taken, err := f.use(b, use, 0)
+			taken, err := f.use(b, use)
 			f.refused("terms", taken, err, build(item, changed))
 		}
 	}},
 	{"what is bypassed counts, and costs nothing but the write", func(f *fixture) {
 		item := bucket(first, limit(rpm, 60_000, 60_000), calendar(calls, -70, 8000, 1), attrs{"bypass": now + 5000})
 		b := f.put(item)
-		taken, err := f.use(b, f.plan(b, quota.Demand{rpm: 90_000, calls: 3}, now+1), 0)
+		taken, err := f.use(b, f.plan(b, quota.Demand{rpm: 90_000, calls: 3}, now+1))
 		f.written("use", taken, err, build(item, attrs{
 			"rf": now + 1, "vu": midnight + 86400_000, "b_rpm_tc": 90_000, "b_calls_tc": 3, "b_wcu_tk": 999_000, "b_wcu_tc": 1000,
 		}))
@@ -155,13 +136,13 @@ var useCases = []testCase{
 		use := f.plan(b, quota.Demand{rpm: 5}, now+1)
 		item = build(item, attrs{"b_rpm_tk": nil, "b_rpm_cp": nil})
 		f.raw.Put(f, item)
-		taken, err := f.use(b, use, 0)
+		taken, err := f.use(b, use)
 		f.written("use", taken, err, build(item, attrs{"rf": now + 1, "b_rpm_tc": 5, "b_wcu_tk": 999_000, "b_wcu_tc": 1000}))
 	}},
 	{"nothing of a limit of which nothing was consumed yet", func(f *fixture) {
 		item := bucket(first, limit(rpm, 60_000, 60_000), attrs{"b_rpm_tc": nil})
 		b := f.put(item)
-		taken, err := f.use(b, f.plan(b, quota.Demand{rpm: 0}, now+1), 0)
+		taken, err := f.use(b, f.plan(b, quota.Demand{rpm: 0}, now+1))
 		f.written("use", taken, err, build(item, attrs{"rf": now + 1, "b_rpm_tc": 0, "b_wcu_tk": 999_000, "b_wcu_tc": 1000}))
 	}},
 	{"a trim and a take of what it leaves", func(f *fixture) {
@@ -169,10 +150,10 @@ var useCases = []testCase{
 		b := f.put(item)
 		use := f.plan(b, quota.Demand{rpm: 500}, now+1)
 		f.raw.Put(f, build(item, attrs{"b_rpm_tk": 899}))
-		taken, err := f.use(b, use, 0)
+		taken, err := f.use(b, use)
 		f.refused("it leaves less", taken, err, build(item, attrs{"b_rpm_tk": 899}))
 		f.raw.Put(f, item)
-		taken, err = f.use(b, use, 0)
+		taken, err = f.use(b, use)
 		f.written("it leaves as much", taken, err, build(item, attrs{
 			"rf": now + 1, "b_rpm_tk": 0, "b_rpm_tc": 500, "b_wcu_tk": 999_000, "b_wcu_tc": 1000,
 		}))
@@ -180,14 +161,14 @@ var useCases = []testCase{
 	{"the same use twice", func(f *fixture) {
 		item, b, use := wideUse(f)
 		f.raw.Put(f, item)
-		_, err := f.use(b, use, 0)
+		_, err := f.use(b, use)
 		f.noError(err)
-		taken, err := f.use(b, use, 0)
+		taken, err := f.use(b, use)
 		f.refused("again", taken, err, afterWideUse(item))
 	}},
 	{"a bucket that is gone", func(f *fixture) {
 		b := f.decode(bucket(first, limit(rpm, 100, 60_000), attrs{"rf": 0, "shard_count": nil}))
-		taken, err := f.use(b, f.plan(b, nil, 1), 0)
+		taken, err := f.use(b, f.plan(b, nil, 1))
 		f.refused("use", taken, err, nil)
 	}},
 	{"dozens of limits of any name", func(f *fixture) {
@@ -207,7 +188,7 @@ var useCases = []testCase{
 			}
 		}
 		b := f.put(item)
-		taken, err := f.use(b, f.plan(b, demand, now+1), 0)
+		taken, err := f.use(b, f.plan(b, demand, now+1))
 		f.written("use", taken, err, build(item, want))
 	}},
 }

@@ -14,7 +14,7 @@ func pair(f *fixture) (items []table.Item, uses []table.PlannedUse) {
 		item := bucket(group.At(shard), limit(rpm, balance, 1000), attrs{"shard_count": 2, "ttl": 5, "b_rpm_div": "gathered"})
 		b := f.put(item)
 		use := f.plan(b, quota.Demand{rpm: []int64{450, 300}[shard]}, now+1)
-		items, uses = append(items, item), append(uses, table.PlannedUse{Bucket: b, Use: use, Expires: 900})
+		items, uses = append(items, item), append(uses, table.PlannedUse{Bucket: b, Use: use})
 	}
 	return items, uses
 }
@@ -24,7 +24,7 @@ func afterPair(items []table.Item) []table.Item {
 	var after []table.Item
 	for shard, taken := range []int64{450, 300} {
 		balance := []int64{500, 300}[shard] - taken // shard 0 was above its part
-		after = append(after, build(charged(items[shard], map[string]int64{rpm: taken}), attrs{"rf": now + 1, "b_rpm_tk": balance, "ttl": 900}))
+		after = append(after, build(charged(items[shard], map[string]int64{rpm: taken}), attrs{"rf": now + 1, "b_rpm_tk": balance}))
 	}
 	return after
 }
@@ -45,7 +45,7 @@ var useAllCases = []testCase{
 	{"where one does not hold, none is written", func(f *fixture) {
 		for shard, changes := range [][]attrs{
 			{{"b_rpm_tk": 649}, {"rf": now + 1}, {"vu": 0}, {"shard_count": 4}},
-			{{"b_rpm_tk": 299}, {"rf": now + 1}, {"ttl": nil}},
+			{{"b_rpm_tk": 299}, {"rf": now + 1}},
 		} {
 			for _, change := range changes {
 				items, uses := pair(f)

@@ -37,7 +37,7 @@ func uses() []table.PlannedUse {
 	if err != nil || second == nil {
 		panic(err)
 	}
-	return []table.PlannedUse{{Bucket: b, Use: first, Expires: 1900000000}, {Bucket: other, Use: second}}
+	return []table.PlannedUse{{Bucket: b, Use: first}, {Bucket: other, Use: second}}
 }
 
 // another is an item of an entity that has none yet.
@@ -56,7 +56,7 @@ var clientCalls = []call{
 	}},
 	{"use", "UpdateItem", func(ctx context.Context, c *dynamo.Store) (any, error) {
 		b, use := use()
-		return c.Use(ctx, b, use, 1900000000)
+		return c.Use(ctx, b, use)
 	}},
 	{"use several", "TransactWriteItems", func(ctx context.Context, c *dynamo.Store) (any, error) { return c.UseAll(ctx, uses()) }},
 	{"reconcile", "UpdateItem", func(ctx context.Context, c *dynamo.Store) (any, error) {

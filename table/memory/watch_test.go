@@ -198,7 +198,7 @@ func TestWatchTellsOfEveryWrite(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			return c.Use(ctx, b, use, 0)
+			return c.Use(ctx, b, use)
 		}, "0"},
 		{"settle", func(ctx context.Context) (any, error) {
 			return c.Reconcile(ctx, read(), []quota.Adjustment{{Limit: "calls", Consumed: -1, Balance: 1, Max: new(int64(999))}})

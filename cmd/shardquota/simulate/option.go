@@ -120,9 +120,9 @@ func (v *variant) Charge(ctx context.Context, key table.Key, take table.FastChar
 }
 
 // Use implements table.Client.
-func (v *variant) Use(ctx context.Context, b *table.Bucket, use *quota.Use, expires int64) (table.WriteResult, error) {
+func (v *variant) Use(ctx context.Context, b *table.Bucket, use *quota.Use) (table.WriteResult, error) {
 	v.asked(&b.Key)
-	return v.Client.Use(ctx, b, use, expires)
+	return v.Client.Use(ctx, b, use)
 }
 
 // UseAll implements table.Client. A write of a transaction counts twice.
