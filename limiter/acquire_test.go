@@ -40,7 +40,7 @@ func TestRejection(t *testing.T) {
 		w.asks("take sk-live-acme 0")
 		want := []Status{
 			{Limit: "calls", Requested: 6, Available: 5, Capacity: 100, Ceiling: 100, RetryAfter: 12 * time.Hour},
-			{Limit: "rpm", Requested: 2, Available: 1, Capacity: 60, Ceiling: 60, Refill: 60, Period: time.Minute, RetryAfter: time.Second},
+			{Limit: "rpm", Requested: 2, Available: 1, Capacity: 60, Ceiling: 60, Refill: 60, Period: time.Minute, Window: time.Minute, RetryAfter: time.Second},
 		}
 		eq(w, "limits", fmt.Sprint(got.Limits), fmt.Sprint(want))
 		eq(w, "error", got.Error(), "over limits of gpt-4: calls: 5 of 100 left, 6 asked for, again in 12h0m0s; rpm: 1 of 60 left, 2 asked for, again in 1s")

@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"encoding/json"
-	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -61,13 +60,12 @@ func (r *Rejection) SetHTTP(header http.Header) {
 	}
 }
 
-// policy returns what the limit allows, in the seconds in which all of it would drip.
+// policy returns what the limit allows, in the seconds in which all of it drips.
 func (s Status) policy() httpsfv.Item {
 	item := httpsfv.NewItem(s.Limit)
 	item.Params.Add("q", min(s.Capacity, maxHTTPInteger))
-	if s.Refill > 0 {
-		seconds := math.Ceil(float64(s.Capacity) / float64(s.Refill) * s.Period.Seconds())
-		item.Params.Add("w", max(1, int64(min(seconds, maxHTTPInteger))))
+	if s.Window > 0 {
+		item.Params.Add("w", wholeSecondsUp(s.Window))
 	}
 	return item
 }
@@ -91,4 +89,4 @@ func (s Status) serviceLimit() httpsfv.Item {
 // maxHTTPInteger bounds integers of structured fields.
 const maxHTTPInteger = 999_999_999_999_999
 
-func wholeSecondsUp(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+func wholeSecondsUp(d time.Duration) int64 { return int64((d-1)/time.Second) + 1 }

@@ -224,6 +224,55 @@ func TestSoft(t *testing.T) {
 	w.reject(l, acme, Amounts{"tpm": 25, "rpm": 1})
 }
 
+// A bypassed use opens, joins and rolls no session window, and grants no quota anew:
+// neither on a bucket that has expired, nor by creating a shard.
+func TestBypassedUseLeavesWindows(t *testing.T) {
+	everywhere(t, func(w *world) {
+		l := w.limiter(CacheFor(0), Deterministic(func(n int) int { return n - 1 }))
+		w.noError(l.SetLimits(t.Context(), ForResource(model), Session("chat", 100, time.Hour), Quota("calls", 100, "0 0 * * *")))
+		w.admit(l, acme, Amounts{"chat": 30, "calls": 30})
+		opened := *w.bucket(acme, 0).Limit("chat").Window.Start
+		w.now = w.now.Add(24 * time.Hour)
+		w.noError(l.SetAccess(t.Context(), ForResource(model), Bypass))
+		w.admit(l, acme, Amounts{"chat": 500, "calls": 500})
+		w.double(acme)
+		zero := w.limiter(CacheFor(0), Deterministic(func(int) int { return 0 }))
+		w.admit(zero, acme, Amounts{"chat": 1})
+		one := w.limiter(CacheFor(0), Deterministic(func(n int) int { return n - 1 }))
+		w.admit(one, acme, Amounts{"chat": 0}) // learns the count
+		w.admit(one, acme, Amounts{"chat": 500, "calls": 500})
+		for shard, balance := range []string{"70", "0"} {
+			w.holds(acme, shard, "chat", balance, []string{"531", "500"}[shard])
+			eq(w, "window since", *w.bucket(acme, shard).Limit("chat").Window.Start, opened)
+		}
+		// The next use that is no longer bypassed opens a window, of 50 on each shard.
+		w.noError(l.SetAccess(t.Context(), ForResource(model), Inherit))
+		w.admit(one, acme, Amounts{"chat": 50})
+		w.reject(one, acme, Amounts{"chat": 1})
+		w.admit(zero, acme, Amounts{"chat": 50})
+		w.reject(zero, acme, Amounts{"chat": 1})
+	})
+}
+
+// A soft stamp that is a plain true has run out. It is renewed where the levels say so.
+func TestSoftWithoutATime(t *testing.T) {
+	everywhere(t, func(w *world) {
+		l := w.limiter(Default("", PerMinute("rpm", 5)), CacheFor(0))
+		w.admit(l, acme, Amounts{"rpm": 5})
+		plain := table.Amendment{Set: table.Item{table.Attr("rpm", table.FieldSoft): table.Bool(true)}}
+		_, err := w.Amend(t.Context(), group(acme).At(0).PK(), table.StateSK, plain)
+		w.noError(err)
+		w.reject(l, acme, Amounts{"rpm": 1})
+		soft := PerMinute("rpm", 5)
+		soft.Soft = true
+		w.noError(l.SetLimits(t.Context(), ForAll(), soft))
+		_, err = w.Amend(t.Context(), group(acme).At(0).PK(), table.StateSK, plain)
+		w.noError(err)
+		w.admit(l, acme, Amounts{"rpm": 1})
+		eq(w, "soft until", w.bucket(acme, 0).Limit("rpm").Soft, w.now.Add(time.Minute).UnixMilli())
+	})
+}
+
 // A new version of a program brings its limits to the buckets that it meets.
 func TestANewVersionBringsItsLimits(t *testing.T) {
 	w := newWorld(t)

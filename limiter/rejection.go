@@ -3,6 +3,7 @@ package limiter
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -43,6 +44,7 @@ type Status struct {
 	Division   quota.Division
 	Period     time.Duration // in which Refill drips, or 0 for a quota
 	Refill     int64         // for all shards
+	Window     time.Duration // in which all of Capacity drips, rounded up to a millisecond, at most 292 years; 0 for a quota
 	RetryAfter time.Duration // when this shard will have it if nobody else takes of it, at most 100 years; 0 where it has enough
 	// Never says that this shard can never hold the amount, nor can any other once it
 	// has been restored at the present shard count. Until then a shard may hold more
@@ -133,7 +135,7 @@ func rejection(b *table.Bucket, statuses []quota.Shortage, now int64) *Rejection
 			Refill: floor(s.Params.Refill), Never: s.Never, Division: division(b, s.Limit),
 		}
 		if s.Params.Refill > 0 {
-			status.Period = time.Duration(s.Params.Period) * time.Millisecond
+			status.Period, status.Window = time.Duration(s.Params.Period)*time.Millisecond, window(s.Params)
 		}
 		if s.Short() && !s.Never {
 			wait := min(max(1, s.At-now), longestWait.Milliseconds())
@@ -142,6 +144,15 @@ func rejection(b *table.Bucket, statuses []quota.Shortage, now int64) *Rejection
 		r.Limits = append(r.Limits, status)
 	}
 	return r
+}
+
+// window returns the time in which a whole capacity drips.
+func window(p quota.Params) time.Duration {
+	ms, ok := p.FillTime()
+	if most := int64(math.MaxInt64 / time.Millisecond); !ok || ms > most {
+		return math.MaxInt64
+	}
+	return time.Duration(ms) * time.Millisecond
 }
 
 // division returns how a limit of a bucket is divided in fact.

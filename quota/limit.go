@@ -169,8 +169,8 @@ func (w *Window) pending(refilled int64) bool {
 	return w.Start != nil && *w.Start > w.applied(refilled)
 }
 
-// live reports whether the window has begun and not ended at now.
-func (w *Window) live(now int64) bool {
+// Live reports whether the window has begun and not ended at now.
+func (w *Window) Live(now int64) bool {
 	return w.Start != nil && *w.Start+w.Length > now
 }
 
@@ -185,7 +185,7 @@ func (l *Limit) resetDue(refilled, now int64) bool {
 // now. refilled is the time of the last pass of its bucket.
 func (l *Limit) Current(refilled, now int64) bool {
 	if l.Kind() == Session {
-		return l.Window.live(now) && !l.Window.pending(refilled)
+		return l.Window.Live(now) && !l.Window.pending(refilled)
 	}
 	return !l.resetDue(refilled, now)
 }

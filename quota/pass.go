@@ -296,7 +296,7 @@ func (w *Window) end(now int64) int64 {
 func (b *Bucket) missedWindow(now int64) bool {
 	for i := range b.Limits {
 		l := &b.Limits[i]
-		if l.Kind() == Session && l.Window.pending(b.RefilledAt) && !l.Window.live(now) {
+		if l.Kind() == Session && l.Window.pending(b.RefilledAt) && !l.Window.Live(now) {
 			return true
 		}
 	}

@@ -232,7 +232,7 @@ func have(limits []holder, at int64) (sum int64) {
 // bucket.
 func (b *Bucket) Closed(now int64) bool {
 	at := b.useTime(now)
-	return slices.ContainsFunc(b.Limits, func(l Limit) bool { return l.Kind() == Session && !l.Window.live(at) })
+	return slices.ContainsFunc(b.Limits, func(l Limit) bool { return l.Kind() == Session && !l.Window.Live(at) })
 }
 
 // Opening returns copies of the shards with every session window opened that is
@@ -289,7 +289,7 @@ func (g holder) restore(from int64) (at int64, ok bool) {
 	case Calendar:
 		at, ok = g.limit.Resets.Next(from)
 	case Session:
-		at, ok = g.limit.Window.end(from), g.limit.Window.live(from)
+		at, ok = g.limit.Window.end(from), g.limit.Window.Live(from)
 	}
 	return at, ok && at > from
 }

@@ -41,6 +41,10 @@ func (u *Use) Opens() []Change {
 // charges the demand. Where some limit is short, PlanUse returns no use and what
 // each enforced limit has.
 //
+// A use of a bypassed bucket opens, joins and rolls no session window. Where bringing
+// the bucket up to date would, the use only meters. Without a demand, PlanUse brings
+// such a bucket up to date too.
+//
 // The write meter is charged and never enforced: DynamoDB itself throttles an item
 // that is written too fast.
 //
@@ -51,6 +55,9 @@ func PlanUse(b *Bucket, demand Demand, now int64) (*Use, []Shortage, error) {
 		return nil, nil, err
 	}
 	at := b.useTime(now)
+	if now < b.Bypass && len(demand) > 0 && !b.WindowsLive(at) {
+		return b.planMetering(demand, now)
+	}
 	opened := b.Opened(at)
 	pass, ceilings, err := materialise(opened, demand, at)
 	if err != nil {
@@ -70,6 +77,18 @@ func PlanUse(b *Bucket, demand Demand, now int64) (*Use, []Shortage, error) {
 		return nil, have, nil
 	}
 	pass.dropIdle()
+	return use, nil, nil
+}
+
+// planMetering plans a use of a bypassed bucket. The time of the last pass stays: all
+// limits refill from it.
+func (b *Bucket) planMetering(demand Demand, now int64) (*Use, []Shortage, error) {
+	use := &Use{Pass: &Pass{
+		RefilledAt: b.RefilledAt, ShardCount: b.ShardCount, ExpectRefilledAt: b.RefilledAt, ExpectValidUntil: b.ValidUntil,
+	}}
+	if _, err := use.charge(b, b, demand, now); err != nil {
+		return nil, nil, err
+	}
 	return use, nil, nil
 }
 
@@ -124,7 +143,7 @@ func (b *Bucket) Opened(at int64) *Bucket {
 // opened returns the limit with such a window. The window that its balance
 // reflects has ended by then, even if a clock ahead has stamped it.
 func (l Limit) opened(at int64) Limit {
-	if l.Kind() != Session || l.Window.live(at) {
+	if l.Kind() != Session || l.Window.Live(at) {
 		return l
 	}
 	l.Window.Start, l.Window.ConsumedAtOpen = new(at), nil

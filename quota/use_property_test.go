@@ -2,6 +2,7 @@ package quota
 
 import (
 	"math/rand/v2"
+	"reflect"
 	"testing"
 )
 
@@ -154,11 +155,24 @@ func checkHave(t *testing.T, seed uint64, have []Shortage, demand Demand) {
 	}
 }
 
+// checkMetering: such a use leaves all but what is consumed as it was.
+func checkMetering(t *testing.T, seed uint64, b *Bucket, use *Use) {
+	t.Helper()
+	after := copyOf(b)
+	if use.Apply(after); !reflect.DeepEqual(after, copyOf(b)) {
+		t.Fatalf("seed %d: %+v is now %+v: %s", seed, b, after, showUse(use))
+	}
+}
+
 // checkUse: a use moves the time, leaves every window of the bucket live and
-// applied and a valid-until that reaches to the next boundary at most, and takes
-// exactly what was asked for and one write.
+// applied and a valid-until that reaches to the next boundary at most.
 func checkUse(t *testing.T, seed uint64, b *Bucket, use *Use, demand Demand, now int64) {
 	t.Helper()
+	checkCharges(t, seed, b, use, demand, now)
+	if now < b.Bypass && len(demand) > 0 && !b.WindowsLive(b.useTime(now)) {
+		checkMetering(t, seed, b, use)
+		return
+	}
 	after := copyOf(b)
 	use.Apply(after)
 	if use.RefilledAt < now || use.RefilledAt <= b.RefilledAt || after.RefilledAt != use.RefilledAt {
@@ -171,6 +185,16 @@ func checkUse(t *testing.T, seed uint64, b *Bucket, use *Use, demand Demand, now
 	if bound != (after.ValidUntil != nil) || bound && (*after.ValidUntil > boundary || *after.ValidUntil <= use.RefilledAt) {
 		t.Fatalf("seed %d: valid until %v, boundary %d, %t: %s", seed, after.ValidUntil, boundary, bound, showUse(use))
 	}
+	for _, open := range use.Opens() {
+		if w := b.Limit(open.Limit).Window; w.Live(open.Open.Start) || open.Open.Start != use.RefilledAt || !open.Restore || *open.Applied != open.Open.Start {
+			t.Fatalf("seed %d: %s opens over %+v: %s", seed, open.Limit, w, showUse(use))
+		}
+	}
+}
+
+// checkCharges: a use takes exactly what was asked for, and one write.
+func checkCharges(t *testing.T, seed uint64, b *Bucket, use *Use, demand Demand, now int64) {
+	t.Helper()
 	if len(use.Charges) != len(demand)+1 {
 		t.Fatalf("seed %d: %v is asked for: %s", seed, demand, showUse(use))
 	}
@@ -182,11 +206,6 @@ func checkUse(t *testing.T, seed uint64, b *Bucket, use *Use, demand Demand, now
 		}
 		if take.Consumed != amount || free != (take.Least == nil) || take.Debit != amount && (now >= b.Bypass || take.Debit != 0 || l.Kind() == Meter) {
 			t.Fatalf("seed %d: %+v of %d: %s", seed, take, amount, showUse(use))
-		}
-	}
-	for _, open := range use.Opens() {
-		if w := b.Limit(open.Limit).Window; w.live(open.Open.Start) || open.Open.Start != use.RefilledAt || !open.Restore || *open.Applied != open.Open.Start {
-			t.Fatalf("seed %d: %s opens over %+v: %s", seed, open.Limit, w, showUse(use))
 		}
 	}
 }

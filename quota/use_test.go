@@ -176,6 +176,8 @@ func TestPlanUse(t *testing.T) {
 			"reset | rf +0 vu +86400000 | calls+995 restored <=5 | takes calls 2000"},
 		{"bypassed", bypassed(shardOf(0, 1, day, dripping("rpm", 5, 60_000), with(dripping("soft", 0, 60_000), softUntil(MaxTime)), meter(5000)), day+11), of("rpm", 900, "soft", 1), day + 10,
 			"short | rf +10 | rpm+10 <=5 soft+10 <=0 wcu+10000 <=5000 | takes rpm 900 debit 0 soft 1 debit 0 wcu 1000"},
+		{"bypassed, without a window", bypassed(shardOf(0, 1, day, dripping("rpm", 5, 60_000), session("s", 400, 1000, 0, 1)), day+11), of("s", 900), day + 10,
+			"| rf +0 | | takes s 900 debit 0"},
 		{"bypassed by the caller's clock, not by the pass's", bypassed(shardOf(0, 1, day, dripping("rpm", 5, 60_000)), day-s), rpm(900), day - 2*s,
 			"short | rf +1 | rpm+1 <=5 | takes rpm 900 debit 0"},
 	} {

@@ -86,7 +86,7 @@ func (l *Limit) nextTurn(amount, refilled, from int64) (turn int64, ok bool) {
 	switch kind := l.Kind(); {
 	case kind == Calendar && !l.resetDue(refilled, from):
 		restore, restores = l.Resets.Next(from)
-	case kind == Session && l.Window.live(from):
+	case kind == Session && l.Window.Live(from):
 		restore, restores = l.Window.end(from), true
 		rolls = l.Window.pending(refilled)
 	default:
@@ -111,6 +111,12 @@ func (b *Bucket) dripsTo(l *Limit, amount, from int64) (at int64, ok bool) {
 	}
 	at, ok = dripsBy(amount-l.Balance, Share(params.Refill, b.ShardCount), params.Period, b.RefilledAt)
 	return max(at, from), ok
+}
+
+// FillTime returns the milliseconds in which the whole capacity drips, rounded up. ok
+// is false where nothing drips, or not so much by the year 10000.
+func (p Params) FillTime() (ms int64, ok bool) {
+	return dripsBy(p.Capacity, p.Refill, p.Period, 0)
 }
 
 // dripsBy returns the first time by which an amount has dripped since from, with

@@ -153,6 +153,13 @@ func (r Request) creationTime() int64 {
 	return now
 }
 
+// bypassed reports whether uses of the group only meter. Such a use opens no session
+// window.
+func (r Request) bypassed() bool {
+	zero := r.Siblings[0].Bucket
+	return zero != nil && r.Now < zero.Bypass
+}
+
 // carried is the bucket whose limits and other attributes the shard gets, in the
 // session windows that it is to begin in.
 func (r Request) carried() *table.Bucket {
@@ -164,7 +171,7 @@ func (r Request) carried() *table.Bucket {
 	switch {
 	case r.Shard == 0:
 		carried = joinWindows(carried, table.Buckets(r.Siblings), now)
-	case r.May.OpenWindows:
+	case r.May.OpenWindows && !r.bypassed():
 		carried = &table.Bucket{Key: carried.Key, Item: carried.Item, Bucket: *carried.Opened(now)}
 	}
 	return carried
@@ -200,7 +207,10 @@ func (r Request) fund(carried *table.Bucket, now int64) ([]quota.Funding, error)
 	fundings, err := quota.Fund(&carried.Bucket, siblings, r.Shard, r.Count, now)
 	for i := range fundings {
 		f := &fundings[i]
+		l := carried.Limit(f.Limit)
 		switch {
+		case r.bypassed() && l.Kind() == quota.Session && !l.Window.Live(now):
+			f.Amount = 0 // the use that opens a window is granted its share
 		case f.Source != quota.Move:
 		case r.May.MoveNothing || r.Shard == 0:
 			f.Amount = 0

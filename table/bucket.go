@@ -304,11 +304,14 @@ func (r *reader) division(name string) quota.Division {
 	}
 }
 
-// soft reads until when a limit is soft. The stamp is a time. Early clients wrote a
-// plain true, which has no end.
+// softRunOut is what a soft stamp without a time reads as: a time that has passed.
+// Early clients wrote a plain true. Their later versions no longer trust it.
+const softRunOut = 1
+
+// soft reads until when a limit is soft, epoch ms; 0 is never.
 func (r *reader) soft(name string) int64 {
 	if r.flag(name) {
-		return quota.MaxTime
+		return softRunOut
 	}
 	if _, isFlag := r.item[name].(*types.AttributeValueMemberBOOL); isFlag {
 		return 0

@@ -381,7 +381,7 @@ func (d *Images) limitAttribute(name []byte, kind byte, value []byte) bool {
 	limit.has[index] = true
 	if index == numSoft && kind == 'B' {
 		if limit.number[index] = 0; value[0] == 't' {
-			limit.number[index] = quota.MaxTime
+			limit.number[index] = softRunOut
 		}
 		return true
 	}
