@@ -70,6 +70,15 @@ func (a *asked) Charge(ctx context.Context, key table.Key, take table.FastCharge
 	return taken, err
 }
 
+func (a *asked) Outlive(ctx context.Context, group table.Group, extensions []quota.Extension) error {
+	for _, e := range extensions {
+		if err := a.note("outlive %d", e.Shard); err != nil {
+			return err
+		}
+	}
+	return a.Client.Outlive(ctx, group, extensions)
+}
+
 func (a *asked) Use(ctx context.Context, b *table.Bucket, use *quota.Use) (table.WriteResult, error) {
 	if err := a.note("use %s %d", b.Key.Entity, b.Shard); err != nil {
 		return table.WriteResult{}, err

@@ -277,7 +277,7 @@ func TestChart(t *testing.T) {
 	if !errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
-	for _, text := range []string{"Steady: tokens admitted", "undivided: +0", "divided: -55", ">capped<", ">seconds<", ">tokens<"} {
+	for _, text := range []string{"Steady: tokens admitted", "undivided: +0", "divided: -35", ">capped<", ">seconds<", ">tokens<"} {
 		if !bytes.Contains(svg, []byte(text)) {
 			t.Errorf("no %q in the chart", text)
 		}
