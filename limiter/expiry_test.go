@@ -76,18 +76,20 @@ func TestABucketOutlivesItsPeriod(t *testing.T) {
 	const window = 5*time.Hour + 30*time.Minute // and a half hour of rest
 	session := Session("calls", capacity, 5*time.Hour)
 	for _, c := range []struct {
-		name   string
-		first  *Limit // until the first period ends; nil for the limit itself
-		limit  Limit
-		shards int
-		length time.Duration // between two periods
+		name    string
+		first   *Limit // before the first period; nil for the limit itself
+		limit   Limit
+		shards  int
+		periods int
+		length  time.Duration // between two periods; 0 is a month
+		step    time.Duration // between two tries to get more
 	}{
-		{"a day", nil, daily, 1, 24 * time.Hour},
-		{"a day on 8 shards", nil, daily, 8, 24 * time.Hour},
-		{"a month", nil, monthly, 2, 0},
-		{"a window on 8 shards", nil, session, 8, window},
-		{"terms that become a day's", new(PerMinute("calls", capacity)), daily, 2, 24 * time.Hour},
-		{"terms that become a month's", new(PerMinute("calls", capacity)), monthly, 2, 0},
+		{"a day", nil, daily, 1, 45, 24 * time.Hour, 3 * time.Hour},
+		{"a day on 8 shards", nil, daily, 8, 45, 24 * time.Hour, 3 * time.Hour},
+		{"a month", nil, monthly, 2, 14, 0, 12 * time.Hour},
+		{"a window on 8 shards", nil, session, 8, 200, window, time.Hour},
+		{"terms that become a day's", new(PerMinute("calls", capacity)), daily, 2, 45, 24 * time.Hour, 3 * time.Hour},
+		{"terms that become a month's", new(PerMinute("calls", capacity)), monthly, 2, 14, 0, 12 * time.Hour},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := newMortal(t)
@@ -101,19 +103,23 @@ func TestABucketOutlivesItsPeriod(t *testing.T) {
 				m.double(acme)
 				m.takes(l, 2*c.shards)
 			}
-			m.takes(l, 16*capacity)
 			declare(c.limit)
-			for period := range 12 {
-				begins := noon.Truncate(24*time.Hour).AddDate(0, period+1, 0)
-				if c.length > 0 {
-					begins = noon.Add(12*time.Hour + time.Duration(period)*c.length)
+			begins := func(period int) time.Time {
+				if c.length == 0 {
+					return noon.Truncate(24*time.Hour).AddDate(0, period+1, -noon.Day()+1)
 				}
-				m.now = begins.Add(-2 * time.Second)
+				return noon.Add(12*time.Hour + time.Duration(period)*c.length)
+			}
+			for period := range c.periods {
+				m.now = begins(period).Add(-2 * time.Second)
 				m.takes(l, 1) // the record of an old period is delivered in the new one
-				m.now = begins.Add(2 * time.Second)
+				m.now = begins(period).Add(2 * time.Second)
 				m.deliver()
-				given := m.takes(l, 16*capacity)
-				for ends := begins.Add(4 * time.Hour); m.now.Before(ends); m.now = m.now.Add(time.Hour) {
+				given, ends := m.takes(l, 2*capacity), begins(period+1)
+				if c.length == window {
+					ends = begins(period).Add(5*time.Hour - 3*time.Second)
+				}
+				for m.now = m.now.Add(c.step); m.now.Before(ends.Add(-3 * time.Second)); m.now = m.now.Add(c.step) {
 					m.deliver()
 					given += m.takes(l, c.shards)
 				}
