@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -16,7 +17,8 @@ import (
 type attempt struct {
 	*Limiter
 	state
-	charged charges // once it is admitted
+	charged   charges // once it is admitted
+	conflicts int     // requests that met another transaction
 }
 
 // maxAttempts bounds how often a shard is asked again. Each time but the first,
@@ -36,6 +38,14 @@ func (l *Limiter) attempt(ctx context.Context, key table.Key, demand quota.Deman
 	var b *table.Bucket
 	for refusals := 0; ; {
 		item, err := a.do(ctx, next(b, &a.state))
+		if errors.Is(err, table.ErrConflict) {
+			if a.conflicts++; a.conflicts > maxConflicts {
+				return nil, limits.ErrContended
+			}
+			if err = l.pause(ctx, a.conflicts); err == nil {
+				continue // the same step again, which wrote nothing
+			}
+		}
 		if err != nil {
 			return nil, err
 		}

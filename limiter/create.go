@@ -17,9 +17,17 @@ func (l *Limiter) create(ctx context.Context, key table.Key, now time.Time) erro
 	if key.Shard == 0 {
 		return l.createShardZero(ctx, key, now)
 	}
-	changed := 0 // how often donors did
-	for range maxAttempts {
-		outcome, err := l.createBeside(ctx, key, now.UnixMilli(), changed >= 2)
+	changed, conflicts := 0, 0 // how often donors did, and how often another transaction was in the way
+	for range maxAttempts + maxConflicts {
+		outcome, err := l.createBeside(ctx, key, now.UnixMilli(), changed >= 2 || conflicts > maxConflicts/2)
+		if errors.Is(err, table.ErrConflict) {
+			if conflicts++; conflicts > maxConflicts {
+				return errGivenUp
+			}
+			if err = l.pause(ctx, conflicts); err == nil {
+				continue // planned again from fresh images
+			}
+		}
 		if err != nil {
 			return fmt.Errorf("create shard %d: %w", key.Shard, err)
 		}
@@ -34,7 +42,7 @@ func (l *Limiter) create(ctx context.Context, key table.Key, now time.Time) erro
 }
 
 // createBeside makes a bucket beside those that a group has. Where donors changed
-// twice between being read and being debited, it moves nothing: the shard gets less
+// twice between being read and being debited, or conflicts go on, it moves nothing: the shard gets less
 // than its share, never more than was sold (docs/adr/0003).
 func (l *Limiter) createBeside(ctx context.Context, key table.Key, now int64, moveNothing bool) (table.CreationOutcome, error) {
 	family, err := l.readFamily(ctx, key, now)

@@ -53,6 +53,8 @@ func (c charges) parent() (entity string, cascades bool) {
 var (
 	// errNoShard says that the drawn shard is beyond the group's count.
 	errNoShard = errors.New("the shard count is lower than was thought")
+	// errGivenUp says that others' transactions kept the drawn shard from being created.
+	errGivenUp = errors.New("the shard cannot be created for now")
 	// errNothing says that a parent has none of the limits that are asked for.
 	errNothing = errors.New("nothing to take")
 )
@@ -73,8 +75,8 @@ func (l *Limiter) draw(ctx context.Context, group table.Group, demand quota.Dema
 		charged, err := l.attempt(ctx, group.At(shard), demand, parent, now)
 		var rejection *Rejection
 		switch {
-		case errors.Is(err, errNoShard):
-			continue // this is no attempt: the count is known better now
+		case errors.Is(err, errNoShard), errors.Is(err, errGivenUp):
+			continue // this is no attempt: the count is known better now, or another shard may do
 		case errors.Is(err, errNothing):
 			return nil, nil
 		case !errors.As(err, &rejection):

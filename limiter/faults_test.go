@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +35,9 @@ func TestNoFaultAdmitsMore(t *testing.T) {
 				faulty(t, seed, rates, answers)
 			}
 			t.Log(answers)
+			if name == "conflicts" {
+				eq(t, "failed", answers["failed"], 0)
+			}
 			if answers["admitted"] == 0 || answers["rejected"] == 0 || rates.Throttle+rates.Lost > 0 && answers["failed"] == 0 {
 				t.Errorf("too dull: %v", answers)
 			}
@@ -99,4 +104,40 @@ func faulty(t *testing.T, seed uint64, rates faultdb.Rates, answers map[string]i
 	if used := fmt.Sprintf("%d used, ", admitted); rates.Lost == 0 && !strings.HasPrefix(books, used) {
 		t.Errorf("seed %d: %d admitted: %s", seed, admitted, books)
 	}
+}
+
+// Where many callers meet while a group goes from 1 to 32 shards, transactions get in
+// each other's way. No use fails for it, and no more is admitted than was sold.
+func TestConflictsFailNoUse(t *testing.T) {
+	const callers, each, sold = 64, 20, 3200
+	everywhere(t, func(w *world) {
+		w.asked.Client = &table.Table{DB: faultdb.New(w.asked.Client.(table.DB), 1, faultdb.Rates{Conflict: 0.3})}
+		l := w.limiter(Default("", Quota("calls", sold, "0 0 * * *")))
+		w.admit(l, acme, Amounts{"calls": 0})
+		var admitted, rejected atomic.Int64
+		var all sync.WaitGroup
+		for caller := range callers {
+			all.Go(func() {
+				for use := range each {
+					if caller == 0 && use%4 == 0 {
+						_, _ = w.asked.Client.Double(w.Context(), group(acme), 1<<(use/4))
+					}
+					_, err := l.Acquire(w.Context(), acme, model, Amounts{"calls": 1})
+					var rejection *Rejection
+					switch {
+					case err == nil:
+						admitted.Add(1)
+					case errors.As(err, &rejection):
+						rejected.Add(1)
+					default:
+						t.Errorf("a use fails: %v", err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		eq(w, "admitted or rejected", admitted.Load()+rejected.Load(), callers*each)
+		eq(w, "sold", w.sold("calls"), fmt.Sprintf("%d used, %d held, 0 to grant, true", admitted.Load(), sold-admitted.Load()))
+		t.Logf("%d admitted, %d rejected", admitted.Load(), rejected.Load())
+	})
 }

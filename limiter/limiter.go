@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -47,6 +48,7 @@ type settings struct {
 	shardAttempts int
 	pickOf        func(n int) int // draws one of n shards
 	parallel      int             // how many requests of one use are made at once
+	patience      time.Duration   // the longest pause before a request is made again
 }
 
 // An Option changes how a Limiter works.
@@ -69,20 +71,40 @@ func ShardAttempts(n int) Option {
 }
 
 // Deterministic has a Limiter do the same wherever it is told the same. It draws
-// shards by what pick returns, a number from 0 to n-1, and makes one request at a
-// time. It is for tests and simulations; limits.Sequential does this for the Store.
+// shards by what pick returns, a number from 0 to n-1, makes one request at a time,
+// and does not wait before it makes one again. It is for tests and simulations; limits.Sequential does this for the Store.
 func Deterministic(pick func(n int) int) Option {
-	return func(s *settings) { s.pickOf, s.parallel = pick, 1 }
+	return func(s *settings) { s.pickOf, s.parallel, s.patience = pick, 1, 0 }
 }
 
 const (
 	groupsRemembered = 100_000 // how many groups' shard counts a Limiter remembers
 	defaultParallel  = 8       // how many shards a window is propagated to at once
+
+	maxConflicts    = 24                     // with other transactions, after which a use does without what meets them
+	defaultPatience = 100 * time.Millisecond // the longest pause between two of them
 )
+
+// pause waits after the nth conflict of a use, at random and longer each time, so that
+// those who met do not meet again. The error is the context's.
+func (l *Limiter) pause(ctx context.Context, n int) error {
+	longest := min(l.patience, time.Millisecond<<min(n, 10))
+	if longest <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(rand.N(longest))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
 
 // New returns a Limiter that takes tokens by the limits of a Store.
 func New(store *limits.Store, options ...Option) *Limiter {
-	s := settings{shardAttempts: 1, pickOf: rand.IntN, parallel: defaultParallel}
+	s := settings{shardAttempts: 1, pickOf: rand.IntN, parallel: defaultParallel, patience: defaultPatience}
 	for _, option := range options {
 		option(&s)
 	}

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -132,7 +133,8 @@ func (a *attempt) gather(ctx context.Context) (table.Item, error) {
 			return nil, err
 		}
 		a.now = a.store.Now()
-		switch s := nextPooled(family, &a.state); s.action {
+		s := nextPooled(family, &a.state)
+		switch s.action {
 		case fail:
 			return nil, s.err
 		case reject:
@@ -146,7 +148,9 @@ func (a *attempt) gather(ctx context.Context) (table.Item, error) {
 			}
 			return s.bucket.Item, nil
 		case createMissing:
-			err = a.createAll(ctx, s.missing)
+			if err = a.createAll(ctx, s.missing); errors.Is(err, errGivenUp) {
+				err = nil // somebody else makes them
+			}
 		case openWindows:
 			a.opened = true
 			err = a.openWindows(ctx, s.bucket)
@@ -158,6 +162,12 @@ func (a *attempt) gather(ctx context.Context) (table.Item, error) {
 		}
 		if a.progress == admitted {
 			return a.charged[0].item, nil
+		}
+		if s.action == writePieces {
+			a.conflicts++
+			if err := a.pause(ctx, a.conflicts); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return nil, limits.ErrContended

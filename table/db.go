@@ -11,7 +11,8 @@ import (
 // sent.
 var ErrRequest = errors.New("no request that the table can make")
 
-// ErrConflict is an ErrThrottled: another transaction holds an item of this one.
+// ErrConflict is an ErrThrottled: another transaction holds an item of this write or
+// transaction, or another region's write does. Nothing was written.
 // Nothing was written.
 var ErrConflict = fmt.Errorf("%w: another transaction holds an item", ErrThrottled)
 

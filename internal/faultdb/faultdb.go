@@ -73,7 +73,7 @@ func (d *DB) plan(operation string, key table.ItemKey) plan {
 func (p plan) happens(rate float64) bool { return p.Float64() < rate }
 
 // errMet is the service's TransactionConflictException, of a single write.
-var errMet = fmt.Errorf("%w: a transaction holds the item", table.ErrThrottled)
+var errMet = fmt.Errorf("%w (a single write)", table.ErrConflict)
 
 // refusal is why a request is not carried out, nil where it is. conflict is nil for
 // one that writes nothing.

@@ -51,7 +51,7 @@ func failure(operation string, err error, hidden secrets) error {
 	}
 	e.Message = hidden.strike(e.Message)
 	switch {
-	case cancelled != nil && onlyConflicts(cancelled):
+	case cancelled != nil && onlyConflicts(cancelled), slices.Contains(conflicts, e.Code):
 		e.causes = append(e.causes, table.ErrConflict)
 	case mayPass(err) && (cancelled != nil || throttles.IsErrorThrottle(err) == aws.TrueTernary):
 		e.causes = append(e.causes, table.ErrThrottled)
@@ -65,6 +65,9 @@ func failure(operation string, err error, hidden secrets) error {
 	}
 	return e
 }
+
+// conflicts are the service's names for a single write that met another one.
+var conflicts = []string{"TransactionConflictException", "ReplicatedWriteConflictException"}
 
 // onlyConflicts reports whether a transaction was cancelled because another one
 // holds an item, and for nothing else.

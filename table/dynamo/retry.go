@@ -57,10 +57,12 @@ func (r firstVersion) GetAttemptToken(context.Context) (func(error) error, error
 
 var throttles = retry.ThrottleErrorCode{Codes: throttleCodes()}
 
-// throttleCodes are the names under which the service refuses a request for now. A
-// transaction that holds the item refuses a single write so.
+// throttleCodes are the names under which the service refuses a request for now.
+// Another write that holds the item refuses a single one so.
 func throttleCodes() map[string]struct{} {
 	codes := maps.Clone(retry.DefaultThrottleErrorCodes)
-	codes["TransactionConflictException"] = struct{}{}
+	for _, code := range conflicts {
+		codes[code] = struct{}{}
+	}
 	return codes
 }
