@@ -67,13 +67,13 @@ func TestThrottling(t *testing.T) {
 		"ThrottlingException":                    true,
 		"RequestLimitExceeded":                   true,
 		"TransactionConflictException":           true,
+		"ReplicatedWriteConflictException":       true,
 		"TransactionInProgressException":         true,
 
-		"InternalServerError":              false,
-		"ServiceUnavailable":               false,
-		"ReplicatedWriteConflictException": false,
-		"RequestTimeoutException":          false,
-		"ValidationException":              false,
+		"InternalServerError":     false,
+		"ServiceUnavailable":      false,
+		"RequestTimeoutException": false,
+		"ValidationException":     false,
 	} {
 		store := dynamo.New(answering(http.StatusBadRequest, service(code, "no")), "t")
 		for _, call := range calls {
