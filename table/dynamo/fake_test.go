@@ -149,7 +149,7 @@ func usage() table.Usage {
 // 0, a legacy shard 1 at a lower count.
 func seed() []table.Item {
 	zero := bucket(0, 4, "8000")
-	zero["b_calls_gc"], zero["ttl"] = table.N("1"), table.N("5")
+	zero["b_calls_gc"], zero["ttl"] = table.N("1"), table.N("1900000000")
 	return []table.Item{zero, bucket(1, 2, "100")}
 }
 

@@ -47,6 +47,9 @@ func TestServiceErrors(t *testing.T) {
 	} {
 		store := dynamo.New(answering(http.StatusBadRequest, service(code, "no")), "t")
 		for _, call := range calls {
+			if call.name == "use several" && strings.Contains(code, "Conflict") {
+				continue // an answer: TestAConflictIsAnAnswer
+			}
 			_, err := call.do(t.Context(), store)
 			if err == nil || errors.Is(err, table.ErrRetry) != retry {
 				t.Errorf("%s: %s: %v; retry should be %t", call.name, code, err, retry)
@@ -77,6 +80,9 @@ func TestThrottling(t *testing.T) {
 	} {
 		store := dynamo.New(answering(http.StatusBadRequest, service(code, "no")), "t")
 		for _, call := range calls {
+			if call.name == "use several" && strings.Contains(code, "Conflict") {
+				continue // an answer: TestAConflictIsAnAnswer
+			}
 			if _, err := call.do(t.Context(), store); errors.Is(err, table.ErrThrottled) != throttled {
 				t.Errorf("%s: %s: %v; throttled should be %t", call.name, code, err, throttled)
 			}

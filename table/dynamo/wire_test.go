@@ -87,9 +87,9 @@ var sites = []site{
 		numbers(t, items, group.At(2).PK(), table.StateSK, map[string]string{"b_calls_tk": "2000"})
 	}},
 	{"Outlive", "UpdateItem", func(ctx context.Context, s *dynamo.Store) (any, error) {
-		return nil, s.Outlive(ctx, group, []quota.Extension{{Shard: 0, Least: 6, Expires: 7}})
+		return nil, s.Outlive(ctx, group, []quota.Extension{{Shard: 0, Least: 1900000001, Expires: 1900000007}})
 	}, func(t *testing.T, _ any, items raw) {
-		numbers(t, items, group.At(0).PK(), table.StateSK, map[string]string{"ttl": "7"})
+		numbers(t, items, group.At(0).PK(), table.StateSK, map[string]string{"ttl": "1900000007"})
 	}},
 	{"Freeze", "UpdateItem", func(ctx context.Context, s *dynamo.Store) (any, error) {
 		return nil, s.Freeze(ctx, group.At(1), []quota.Freeze{{Limit: "calls", Grant: 2}})
