@@ -133,7 +133,7 @@ func (d *DB) send(ctx context.Context, operation string, conflict error, writes 
 		}
 	}
 	applied, err := carryOut()
-	if applied && err == nil {
+	if p.Lag > 0 && applied && err == nil {
 		d.last = append(d.last, before...)
 		d.last = d.last[max(0, len(d.last)-p.Lag):]
 	}
