@@ -42,13 +42,14 @@ ONLY ?=
 # searches, and test kits. They are vetted all the same.
 LEFT_OUT := /cmd/(aggregator|limits|shardquota/(demo|page|simulate))$$|/internal/(dynoxide|explore|faultproxy|ideal|interop|lambdatest|proof)$$
 
-# The tests need dynoxide and the CDK. They can use the real client, and moto as
+# Under the race detector many tests wait for other programs, so that two cores bear
+# four packages at once. The tests need dynoxide and the CDK. They can use the real client, and moto as
 # an AWS to deploy to, unless the environment names others.
 test: node_modules/.package-lock.json $(if $(and $(SHARDQUOTA_PYTHON),$(SHARDQUOTA_MOTO)),,.venv/ready) ## Run all tests; installs what they need first
 	@if [ -e .venv/ready ]; then
 		export SHARDQUOTA_PYTHON="$${SHARDQUOTA_PYTHON:-$$PWD/.venv/bin/python}" SHARDQUOTA_MOTO="$${SHARDQUOTA_MOTO:-$$PWD/.venv/bin/moto_server}"
 	fi
-	go test -race -timeout 20m $(if $(CI),-count=1) -skip '$(SEARCH)|$(SERIAL)|$(SCRIPTS)|$(GATE)' $$(go list ./... | grep -v /quota$$)
+	go test -race -p 4 -timeout 20m $(if $(CI),-count=1) -skip '$(SEARCH)|$(SERIAL)|$(SCRIPTS)|$(GATE)' $$(go list ./... | grep -v /quota$$)
 	go test $(if $(CI),-count=1) -run '$(SERIAL)|$(SCRIPTS)' $(SERIAL_IN)
 	go test $(if $(CI),-count=1) ./quota
 	go test $(if $(CI),-count=1) -v -run '$(SEARCH)' ./internal/proof | grep -vE '^ *(===|---)'
