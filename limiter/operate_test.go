@@ -30,6 +30,44 @@ func everyKind() []Limit {
 	}
 }
 
+// A zone that changes alone reaches live buckets: from a level, and from a program.
+func TestAZoneThatChangesAlone(t *testing.T) {
+	inZone := func(zone string) []Limit {
+		daily, scheduled := Quota("calls", 10, "0 0 * * *"), PerMinute("rpm", 60)
+		scheduled.Schedule = []quota.Entry{{Cron: "* 0-5 * * *", Scale: 500}}
+		daily.Zone, scheduled.Zone = zone, zone
+		return []Limit{daily, scheduled}
+	}
+	next := time.Date(2026, 12, 2, 8, 0, 0, 0, time.UTC).UnixMilli() // midnight there
+	zoneIs := func(w *world, zone string, next int64) {
+		w.Helper()
+		b := w.bucket(acme, 0)
+		at, _ := b.Limit("calls").Resets.Next(w.now.UnixMilli())
+		eq(w, "zone of the quota", b.Limit("calls").Resets.Zone(), zone)
+		eq(w, "zone of the schedule", b.Limit("rpm").Schedule.Zone(), zone)
+		eq(w, "the next reset", at, next)
+	}
+	t.Run("of a level", func(t *testing.T) {
+		w := newWorld(t)
+		l := w.limiter()
+		w.noError(l.SetLimits(t.Context(), ForResource(model), inZone("")...))
+		w.admit(l, acme, Amounts{"calls": 1, "rpm": 1})
+		zoneIs(w, "UTC", noon.Add(12*time.Hour).UnixMilli())
+		w.noError(l.SetLimits(t.Context(), ForResource(model), inZone("America/Los_Angeles")...))
+		zoneIs(w, "America/Los_Angeles", next)
+	})
+	t.Run("of a program", func(t *testing.T) {
+		w := newWorld(t)
+		w.admit(w.limiter(Default(model, inZone("")...)), acme, Amounts{"calls": 1, "rpm": 1})
+		same := w.limiter(Default(model, inZone("UTC")...))
+		w.admit(same, acme, Amounts{"calls": 1})
+		w.asks("take sk-live-acme 0")
+		w.admit(w.limiter(Default(model, inZone("America/Los_Angeles")...)), acme, Amounts{"calls": 1})
+		zoneIs(w, "America/Los_Angeles", next)
+		w.holds(acme, 0, "calls", "7", "3")
+	})
+}
+
 // Limits come back as they were stored, from each level.
 func TestLimitsAreStored(t *testing.T) {
 	everywhere(t, func(w *world) {

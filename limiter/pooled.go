@@ -363,6 +363,5 @@ func configDiffers(b, other *table.Bucket, demand quota.Demand) bool {
 // limit is enforced is said by the drawn shard alone.
 func sameConfig(a, b *quota.Limit) bool {
 	return a.Base == b.Base && a.Division == b.Division && a.Window.Length == b.Window.Length &&
-		a.Schedule.Compact() == b.Schedule.Compact() && a.Schedule.Zone() == b.Schedule.Zone() &&
-		a.Resets.Compact() == b.Resets.Compact() && a.Resets.Zone() == b.Resets.Zone()
+		a.Schedule.Equal(b.Schedule) && a.Resets.Equal(b.Resets)
 }

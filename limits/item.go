@@ -233,8 +233,7 @@ func (l Limit) isOn(b *table.Bucket) bool {
 	has := b.Limit(l.Name)
 	schedule, resets, _ := l.calendars()
 	base := quota.Params{Capacity: l.Capacity * 1000, Refill: l.Refill * 1000, Period: l.periodSeconds() * 1000}
-	return has != nil && has.Base == base &&
-		has.Schedule.Compact() == schedule.Compact() && has.Resets.Compact() == resets.Compact() &&
+	return has != nil && has.Base == base && has.Schedule.Equal(schedule) && has.Resets.Equal(resets) &&
 		has.Window.Length == l.Window.Milliseconds() && l.Soft == (has.Soft != 0) && l.Division == has.Division
 }
 

@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -183,10 +184,7 @@ func checkAll(limits []Limit) error {
 }
 
 func (l Limit) zone() string {
-	if l.Zone == "" {
-		return "UTC"
-	}
-	return l.Zone
+	return cmp.Or(l.Zone, "UTC")
 }
 
 func (l Limit) isQuota() bool { return len(l.Resets) > 0 || l.Window != 0 }

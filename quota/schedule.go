@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -95,6 +96,12 @@ func (s Schedule) Compact() string { return s.compact }
 
 // Zone returns the name of the schedule's zone as it was given.
 func (s Schedule) Zone() string { return s.zone }
+
+// Equal reports whether two schedules have the same text on the clock of the same
+// zone.
+func (s Schedule) Equal(other Schedule) bool {
+	return s.compact == other.compact && sameZone(s.zone, other.zone)
+}
 
 // String returns the compact form and the zone, for people.
 func (s Schedule) String() string { return describe(s.compact, s.zone) }
@@ -257,6 +264,12 @@ func (r Resets) Compact() string { return r.compact }
 // Zone returns the name of the calendar's zone as it was given.
 func (r Resets) Zone() string { return r.zone }
 
+// Equal reports whether two calendars have the same text on the clock of the same
+// zone.
+func (r Resets) Equal(other Resets) bool {
+	return r.compact == other.compact && sameZone(r.zone, other.zone)
+}
+
 // String returns the compact form and the zone, for people.
 func (r Resets) String() string { return describe(r.compact, r.zone) }
 
@@ -312,6 +325,9 @@ func cronTexts(compact string) []string {
 	}
 	return texts
 }
+
+// sameZone compares the names of zones; the empty one is UTC.
+func sameZone(a, b string) bool { return cmp.Or(a, "UTC") == cmp.Or(b, "UTC") }
 
 func describe(compact, zone string) string {
 	if compact == "" || zone == "" {
